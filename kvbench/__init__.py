@@ -24,6 +24,8 @@ _PUBLIC = {
     "load": "kvbench.api.load",
     "plan": "kvbench.api.plan",
     "run": "kvbench.api.run",
+    "scorer": "kvbench.api.own_tasks",
+    "task": "kvbench.api.own_tasks",
 }
 __all__ = list(_PUBLIC)
 

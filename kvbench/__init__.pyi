@@ -4,6 +4,8 @@ from kvbench.api.doctor import doctor as doctor
 from kvbench.api.examined import DoctorResult as DoctorResult
 from kvbench.api.examined import PlanResult as PlanResult
 from kvbench.api.load import load as load
+from kvbench.api.own_tasks import scorer as scorer
+from kvbench.api.own_tasks import task as task
 from kvbench.api.plan import plan as plan
 from kvbench.api.results import RunResult as RunResult
 from kvbench.api.run import run as run
@@ -21,4 +23,6 @@ __all__ = [
     "load",
     "plan",
     "run",
+    "scorer",
+    "task",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from datasets_gen import KNOWN_TASKS, Task, questions_task
 from kvbench.api.results import RunResult
 from kvbench.handed.scope import IN_MEMORY, Handed, HandedModel
+from kvbench.handed.tasks import with_code
 from kvbench.models.names import SHIPPED, reference_folder
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, PolicyError
@@ -132,7 +133,8 @@ class TasksInMemory:
                 f"a {type(entry).__name__} is no task: give a name, a file, a Dataset, or a list of "
                 "dicts with context, question and answers"
             )
-        if entry.name in KNOWN_TASKS or self.tasks.setdefault(entry.name, entry) is not entry:
+        entry = with_code(entry, entry.name)
+        if self.tasks.setdefault(entry.name, entry) != entry:
             raise KVBenchError(f"two tasks are named '{entry.name}': rename yours")
         return entry.name
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvbench.api import notebooks
 from kvbench.api.examined import ShownResult
 from kvbench.api.results import RunResult
 from kvbench.cli.result import Result
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kvbench.publish.compared import ComparedRun
 
 verdicts = LazyModule("leaderboards.terminal.verdicts")
+PAGE_LINES = 12  # of a table, as high as a frame is around the page
 NO_VERDICT = "no verdict: no task of this comparison can be done with the full cache"
 
 
@@ -68,6 +70,12 @@ class ComparisonResult(ShownResult):
     def cells(self) -> "DataFrame":
         """Returns the verdict of each task and level, measure by measure."""
         return self.tables()["verdicts"]
+
+    def _repr_html_(self) -> str | None:
+        """Returns the page of the comparison, as a notebook shows it; None where it is gone."""
+        if not self.page.is_file():
+            return None
+        return notebooks.frame_page(self.page.read_text(encoding="utf-8"), lines=PAGE_LINES)
 
     def __repr__(self) -> str:
         return f"<ComparisonResult {self.verdict}>"

@@ -1,5 +1,6 @@
 """The results of ``kvbench.doctor`` and ``kvbench.plan``: a verdict, and the tables behind it."""
 
+from html import escape
 from typing import TYPE_CHECKING
 
 from kvbench.cli.result import Result
@@ -35,6 +36,13 @@ class ShownResult:
     @property
     def fault(self) -> str:
         return self.shown.fault
+
+    def _repr_html_(self) -> str:
+        """Returns its verdict and its first table, as a notebook shows them."""
+        verdict = f"<p>{escape(self.shown.verdict)}</p>" if self.shown.verdict else ""
+        for frame in self.tables().values():
+            return f"{verdict}{frame.to_html(index=False)}"
+        return verdict
 
     def tables(self) -> "dict[str, DataFrame]":
         """Returns the tables that ``--json`` prints, by name."""

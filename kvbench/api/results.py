@@ -6,17 +6,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvbench.api import notebooks
 from kvbench.cli.result import Result
 from kvbench.handed.scope import NOTHING, Handed, handing_in
 from policies import LazyModule, Level
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from kvbench.store.store import Store
     from leaderboards.downloads.sheets import Sheet
     from leaderboards.pages.results import Results
+    from leaderboards.paper.pictures import PaperFigure
 
+front = LazyModule("leaderboards.pages.front")
+parts = LazyModule("kvbench.publish.parts")
+print_figures = LazyModule("kvbench.publish.print_figures")
+printing = LazyModule("leaderboards.paper.printing")
 download_tables = LazyModule("leaderboards.downloads.tables")
 pandas = LazyModule("pandas")
 sheets = LazyModule("leaderboards.downloads.sheets")
@@ -64,6 +71,14 @@ class RunResult:
         """Returns what the first page shows, a part for each group of runs that may be compared."""
         results: list[Results] = sites.run_results(self._stores, self._every_task, self._tolerance)
         return results
+
+    @cached_property
+    def _figures(self) -> "list[PaperFigure]":
+        """Gathers the figures of the first run, as ``kvbench figures`` does."""
+        store = self._stores[0]
+        rows, inputs = self._results[0].rows, parts.study_inputs(store)
+        figures: list[PaperFigure] = print_figures.list_figures(rows, store.frame(), inputs)
+        return figures
 
     def records(self) -> "DataFrame":
         """Returns a row for each answer, with its question, its context and all of its scores.
@@ -125,6 +140,25 @@ class RunResult:
         """
         return find_examples(self._stores[0], policy, worst, level, self._handed)
 
+    def figure(self, name: str = "right", task: str = "", width: str = "column") -> "Figure":
+        """Draws a figure of the run for print.
+
+        Args:
+            name: Such as ``right``, ``f1``, ``ger`` or ``tradeoff``, as ``kvbench figures --only``.
+            task: Of which task; by default the mean over tasks, or the only task.
+            width: ``column``, ``page``, or one such as ``8cm``.
+
+        Returns:
+            A matplotlib figure in seaborn's style.
+
+        Raises:
+            KVBenchError: There is no such figure, or no paper of that width.
+        """
+        chosen = print_figures.choose_figure(self._figures, name, task)
+        notebooks.show_figures()
+        figure: Figure = printing.make_sheet(chosen, print_figures.read_paper(width, True))
+        return figure
+
     def site(self, folder: str | Path | None = None) -> Path:
         """Writes the pages of the run.
 
@@ -151,6 +185,11 @@ class RunResult:
             parts.append(make(part).with_labels(labels))
         (joined,) = sheets.join_sheets(parts)
         return pandas.DataFrame(list(joined.rows), columns=list(joined.columns))
+
+    def _repr_html_(self) -> str:
+        """Returns the matrix of the first page, as a notebook shows it."""
+        policies = {row.policy for part in self._results for row in part.rows}
+        return notebooks.frame_page(front.build_matrix(self._results), lines=len(policies))
 
     def __repr__(self) -> str:
         identity = self._stores[0].identity

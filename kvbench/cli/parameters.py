@@ -38,7 +38,7 @@ DEVICE_HELP = (
 )
 DeviceOfRun = Annotated[str, Option("--device", metavar="NAME", help=DEVICE_HELP)]
 TASKS_HELP = (
-    "Names, ruler, or files such as mine.jsonl, comma-separated. Default: all. "
+    "Names, ruler, or files such as mine.jsonl and mine.py:Task, comma-separated. Default: all. "
     "In brackets: data (rows of ifeval or gsm8k as JSONL, else from the hub; "
     "a text for prose: a file, wikitext or python), defence (of ifeval), essays (of RULER), "
     "depth (of the facts, 0 to 1), prefix (begins each answer for the model: auto, on, off, "
@@ -134,9 +134,7 @@ LEVEL_HELP = (
     "Default: the highest of each task."
 )
 Difficulty = Annotated[Text, Option(metavar="LEVEL", help=LEVEL_HELP)]
-OBSERVE_HELP = (
-    "Of the first contexts of each task: attention, states, routes, groups; comma-separated."
-)
+OBSERVE_HELP = "Of the first contexts of each task: attention, states, routes, groups, scores; comma-separated."
 Observe = Annotated[Text, Option(help=OBSERVE_HELP)]
 DATE_HELP = (
     "The day that a chat template tells. Default: that of a run of the model in --out, or today."

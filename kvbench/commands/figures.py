@@ -13,11 +13,10 @@ from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.parts import study_inputs
 from kvbench.publish.places import name_of_place
-from kvbench.publish.print_figures import list_figures
+from kvbench.publish.print_figures import list_figures, read_paper
 from kvbench.publish.site import other_model, rows_of_run
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
-from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.aggregate.arguments import Arguments, adapted_presses, arguments_of_records
 from leaderboards.aggregate.leading_measures import reasons_by_task
@@ -25,8 +24,7 @@ from leaderboards.aggregate.pooled import Pooled, pool_levels
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.downloads.print_tables import data_sentences, result_table
 from leaderboards.downloads.sheets import file_name
-from leaderboards.errors import LeaderboardError
-from leaderboards.paper.printing import Paper, save
+from leaderboards.paper.printing import save
 from leaderboards.studies.modes import content as modes
 from policies import FULL
 
@@ -55,10 +53,7 @@ def command(
     """Draws the curves, maps and distributions of each task and mode, and the pictures of studies,
     in each format. Raises :class:`KVBenchError` for a width that no paper has."""
     suffixes = choose("format", formats, FORMATS)
-    try:
-        paper = Paper.parse(width, title)
-    except LeaderboardError as error:
-        raise KVBenchError(f"--width: {error}") from error
+    paper = read_paper(width, title)
     store = Store.open(run)
     make_folder("--out", out)
     records = store.frame()

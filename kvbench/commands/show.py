@@ -27,6 +27,7 @@ from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.experiments.arguments import one_task, task_with_options
 from kvbench.experiments.options import check_count
+from kvbench.handed.tasks import is_code
 from kvbench.prompts.mode import phrase_tasks
 from kvbench.publish.worst_answers import (
     ANSWER_COLUMNS,
@@ -94,9 +95,7 @@ def command(
     # A file without an ending may be what is left of a run, and is said to be none.
     name, task_options = one_task(what)
     is_file = is_file_of_questions(name) and Path(name).suffix != ""
-    is_task = name in KNOWN_TASKS or is_file or task_options is not None
-    # A path is taken for a run also where nothing lies there: Store.open then says which run may be
-    # meant.
+    is_task = name in KNOWN_TASKS or is_file or is_code(name) or task_options is not None
     is_run = not is_task and ("/" in what or Path(what).is_dir())
     for parameter in options.given_options(context, except_for=("what",)):
         option = "--" + parameter.replace("_", "-")

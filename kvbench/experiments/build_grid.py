@@ -12,6 +12,8 @@ from kvbench.experiments.data import check_judges, is_here, with_data
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import find_suite, find_tasks, task_of_version
 from kvbench.experiments.task_options import options_by_task
+from kvbench.handed.scorers import installed_scorers
+from kvbench.handed.tasks import name_code
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import (
     Count,
@@ -23,7 +25,7 @@ from kvbench.prompts.context_length import (
 from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import Job, RunFile, TaskOptions
 from kvbench.studies.declaration import Suite
-from kvbench.studies.registry import NUMERICS, OBSERVABLE
+from kvbench.studies.registry import NUMERICS, OBSERVABLE, SCORES
 from kvbench.system.console import console, warn
 from kvbench.system.errors import KVBenchError
 from policies import FULL, POLICIES, LazyModule, Point, Policy
@@ -60,6 +62,10 @@ def build_grid(job: Job, count: Count) -> Grid:
     if job.observe is not None:
         observable = {table: table for table in OBSERVABLE}
         observed = options.choose("table", job.observe, observable)
+    if any(task.scorers for task in tasks):
+        observed.append(SCORES)
+    elif SCORES in observed and not installed_scorers():
+        raise KVBenchError("--observe scores: no task, and no installed package, brings a scorer")
     tables = tuple(dict.fromkeys((*suite.tables, *observed)))
     return Grid(
         counts,
@@ -190,7 +196,9 @@ def tasks_as_run(run: RunFile, model_is_here: bool) -> dict[str, Task]:
     so many tokens of a model that is not."""
     job, model = run.job, run.identity.model
     tasks: list[Task] = []
-    if job and model_is_here and all(map(_is_here, job.task_options.values())):
+    # Nobody asked for code that a stranger's run names: it is not run.
+    names_code = bool(job and name_code((job.tasks or "").split(",")))
+    if job and model_is_here and not names_code and all(map(_is_here, job.task_options.values())):
         # Of data that is not here, or that a stranger wrote into run.json.
         with suppress(KVBenchError, DatasetError):
             tasks = _prepare_tasks(job, count_by(job.model))

@@ -15,10 +15,13 @@ import kvbench
 from datasets_gen import Example, Task
 from kvbench.engine.time_limit import NumericsOptions, TimeLimit
 from kvbench.experiments.catalogue import policies_for
+from kvbench.handed.scorers import installed_scorers
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.run_file import Identity, PolicyIdentity, TaskIdentity
 from kvbench.store.tables import SCHEMA_VERSION
+from kvbench.studies.registry import SCORES
 from policies import LazyModule, Point, Policy, by_kind
+from policies.declaration.cells import find_code
 from policies.declaration.policy import list_arguments
 
 if TYPE_CHECKING:
@@ -122,6 +125,8 @@ class Grid:
         study_options: dict[str, Any] = {}
         if self.is_numerics:
             study_options = self.numerics.as_texts()
+        if SCORES in self.tables:
+            study_options[SCORES] = self._scorers()
         return Identity(
             schema_version=SCHEMA_VERSION,
             kvbench_version=kvbench.__version__,
@@ -150,7 +155,17 @@ class Grid:
             policies=tuple(self._policy(policy, model) for policy in self.policies),
         )
 
-    def _task(self, task: Task, contexts: int, prompt: str) -> TaskIdentity:
+    def _scorers(self) -> str:
+        """Names the scorers of installed packages, each with a hash of its code; those of a task are
+        part of its version."""
+        described = []
+        for scorer in installed_scorers():
+            code = find_code(scorer.judge, scorer.name)
+            described.append(f"{scorer.name} {code.origin}".strip())
+        return ", ".join(described)
+
+    def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
+        example = self.example(task, 0)
         return TaskIdentity(
             name=task.name,
             version=task.full_version,

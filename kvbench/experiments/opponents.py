@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kvbench.handed.scope import find_handed_policy
+from kvbench.handed.tasks import name_code
 from kvbench.store.run_file import RUN_FILE, Job, RunFile
 from kvbench.system.errors import KVBenchError
 from policies import FULL, LEVEL_KINDS, POLICIES, Level
@@ -51,7 +52,7 @@ class Opponents:
 def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any]) -> Job:
     """Returns the job that asks a press what a stored run asked the policy of that name.
     ``from_command``: the options that stand on the command line, which count before those of the
-    run."""
+    run. Raises :class:`KVBenchError` for a task of code that only the stored run names."""
     job = run.job or Job(model=run.identity.model, seed=run.identity.seed, mode=run.identity.mode)
     stored = run.identity.policy(name)
     levels: dict[str, str] = {}
@@ -63,6 +64,9 @@ def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any
     # The options of studies, which change no answer, are none of a comparison's.
     for option in ("suite", "observe", "dtypes", "sampling", "deterministic"):
         options[option] = None
+    code = name_code((job.tasks or "").split(","))
+    if code and "tasks" not in from_command:
+        raise KVBenchError(f"the run asks a task of Python code: give --tasks {code} to run it")
     if job.suite is not None and job.tasks is None:
         options["tasks"] = ",".join(task.name for task in run.identity.tasks)
     options |= {"press": press, "policies": FULL, "controls": False}

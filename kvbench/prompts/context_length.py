@@ -145,11 +145,13 @@ def count_by(tokenizer: str) -> Count:
     if handed := find_handed_model(tokenizer):
         in_memory = handed.tokenizer
         return lambda text: len(in_memory.encode(text, add_special_tokens=False))
-    loaded = cache(lambda: _load(tokenizer))
+    loaded = cache(lambda: load_fast_tokenizer(tokenizer))
     return lambda text: len(loaded().encode(text, add_special_tokens=False).ids)
 
 
-def _load(tokenizer: str) -> Tokenizer:
+def load_fast_tokenizer(tokenizer: str) -> Tokenizer:
+    """Loads the tokenizer of a model without transformers. Raises :class:`KVBenchError` where there
+    is none that can be read so."""
     if is_mistyped(tokenizer) and not Path(tokenizer).exists():
         raise KVBenchError(unknown_name("tokenizer", tokenizer, MODEL_NAMES))
     adapter = adapter_folder(tokenizer)

@@ -24,6 +24,7 @@ class StudyFolder:
 
 
 NUMERICS = "numerics_pairs"  # the table whose runs take the options of numerics
+SCORES = "scores"  # the table of the scorers of tasks and packages
 OBSERVED = ("attention", "states", "routes")
 FOLDERS = (
     StudyFolder("instructions"),
@@ -51,6 +52,7 @@ FOLDERS = (
         observable=("reconstruction",),
         has_forecast=True,
     ),
+    StudyFolder(SCORES, has_suite=False, tables=(SCORES,), observable=(SCORES,)),
 )
 
 

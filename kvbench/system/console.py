@@ -21,6 +21,8 @@ from rich.progress import (
 )
 from rich.segment import Segment
 
+from policies.declaration.lazy import LazyModule
+
 
 def is_visible(letter: str) -> bool:
     """Tells whether a terminal shows a character: it could take others for a command."""
@@ -92,6 +94,8 @@ class SafeConsole(Console):
 
 
 console = SafeConsole(stderr=True)
+ipython = LazyModule("IPython.display")  # which a notebook alone has
+HALF_A_SECOND = 0.5  # between two lines of a notebook
 PATIENCE = 30.0  # seconds without a line, after which a log gets the next one
 FEW_SECONDS = 5.0  # between two lines, at least
 TENTH, HUNDREDTH = 0.1, 0.01  # of all work: what is worth a line soon, and what is worth one at all
@@ -142,6 +146,30 @@ class ProgressLines(Progress):
         console.print(f"{task.description}: {counts}, {times}", soft_wrap=True)
 
 
+class ProgressInNotebook(ProgressLines):
+    """Writes how far the work is into one line below a cell, which it writes anew."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(is_kept=True, clock=clock)
+        self._handle: Any = None
+
+    def _tell(self, task_id: TaskID) -> None:
+        task, now = self._tasks[task_id], self._clock()
+        is_end = task.completed >= (task.total or 1.0)
+        if now - self._last_time < HALF_A_SECOND and not is_end:
+            return
+        self._last_time = now
+        spent = _clock_text(now - self._started)
+        line = f"{task.description} {task.completed:,.0f}"
+        if task.total:
+            line += f" of {task.total:,.0f}"
+        content = {"text/plain": f"{line}, {spent}"}
+        if self._handle is None:
+            self._handle = ipython.display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+
 def _clock_text(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
@@ -149,6 +177,8 @@ def _clock_text(seconds: float) -> str:
 def progress_bar(is_kept: bool = False) -> Progress:
     """Returns a bar that a terminal shows while something takes long; a file gets lines.
     ``is_kept``: the bar stays."""
+    if console.is_jupyter:
+        return ProgressInNotebook()
     if not console.is_terminal:
         return ProgressLines(is_kept)
     return Progress(

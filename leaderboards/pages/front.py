@@ -256,6 +256,24 @@ def _front_page(
     )
 
 
+def build_matrix(results: Sequence[Results]) -> str:
+    """Returns the matrix of the first page as a page of its own, for a notebook: without a script,
+    in light and in dark."""
+    styles = line_styles(_all_rows(results))
+    firsts = []
+    labels = distinct_labels(results)
+    for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
+        firsts.append(_first(of_setting, number, label, styles))
+    return render(
+        "notebook.html.j2",
+        (),
+        styles=styles,
+        model=", ".join(distinct(of_setting.model for of_setting in results)),
+        firsts=firsts,
+        tolerance=f"{results[0].tolerance:g}",
+    )
+
+
 def _legend(boards: Sequence[Mapping[str, Any]]) -> list[BoardColumn]:
     """Lists the columns of all boards, each once."""
     columns: dict[tuple[str, str], BoardColumn] = {}

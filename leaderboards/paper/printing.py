@@ -73,12 +73,17 @@ USUAL = Paper()
 def save(figure: PaperFigure, folder: Path, suffixes: Iterable[str], paper: Paper = USUAL) -> None:
     """Writes a figure in each format: svg, png or pdf."""
     # The ids in an SVG come from the salt, and a date would differ each time.
-    settings = {**_settings(), "svg.hashsalt": figure.stem}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context({**_settings(), "svg.hashsalt": figure.stem}):
         sheet = draw(figure, paper)
         for suffix in suffixes:
             path = folder / f"{figure.stem}.{suffix}"
             sheet.savefig(path, dpi=DOTS, metadata=UNDATED.get(suffix, {}))
+
+
+def make_sheet(figure: PaperFigure, paper: Paper = USUAL) -> "Figure":
+    """Returns a figure as an object of matplotlib, in the looks of those that are written."""
+    with matplotlib.rc_context(_settings()):
+        return draw(figure, paper)
 
 
 def _settings() -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Asks what scorers of one's own say of the answers."""

@@ -1,0 +1,1 @@
+"""Shows what scorers of one's own say."""
