@@ -10,6 +10,7 @@ from datasets_gen.examples.directives import Directive, check, directive_family,
 from datasets_gen.examples.errors import DatasetError, nearest, unknown_name
 from datasets_gen.examples.example import Example, Question, Span, SpanKind, Split, StatedValue
 from datasets_gen.examples.lexicon import value_kinds
+from datasets_gen.examples.scorer import Scorer
 from datasets_gen.examples.task import (
     ABSTENTION,
     INSTRUCTION,
@@ -25,6 +26,7 @@ from datasets_gen.examples.task import (
 from datasets_gen.tasks.arithmetic import ARITHMETIC
 from datasets_gen.tasks.base import BASE
 from datasets_gen.tasks.coreference import COREFERENCE
+from datasets_gen.tasks.drawn import drawn_task
 from datasets_gen.tasks.gsm8k import GSM8K
 from datasets_gen.tasks.hops import HOPS
 from datasets_gen.tasks.ifeval import IFEVAL
@@ -59,6 +61,7 @@ __all__ = [
     "Length",
     "Question",
     "Request",
+    "Scorer",
     "Span",
     "SpanKind",
     "Split",
@@ -68,6 +71,7 @@ __all__ = [
     "by_name",
     "check",
     "directive_family",
+    "drawn_task",
     "get_task",
     "is_file_of_questions",
     "nearest",

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, Split, StatedValue
 from datasets_gen.examples.lexicon import LEXICON_SHA256
+from datasets_gen.examples.scorer import Scorer
 
 # Said after every question, and never part of what is compressed.
 INSTRUCTION = "Answer briefly or say I don't know."
@@ -134,6 +135,7 @@ class Task:
     answer_end: Literal["sentence", "line", "tokens"] = "sentence"
     usual_tokens: int = USUAL_TOKENS  # of a context, where a run gives no number
     notes: tuple[str, ...] = ()  # what may surprise whoever gave the data, a line each
+    scorers: tuple[Scorer, ...] = ()  # of its own, beside the metrics of every task
     # Makes the task with contexts of a number of tokens; None where prose around its own contexts
     # does.
     with_length: "Callable[[Length], Task] | None" = None

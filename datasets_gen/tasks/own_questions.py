@@ -148,7 +148,7 @@ def own_questions(path: Path, registered: Collection[str] = ()) -> Task:
 
 def questions_task(name: str, entries: Iterable[tuple[str, object]]) -> Task:
     """Makes the task of rows, each with its place. A wrong row raises :class:`DatasetError`."""
-    rows = [_read(entry, where, name) for where, entry in entries]
+    rows = [read_row(entry, where, name) for where, entry in entries]
     if not rows:
         raise DatasetError(f"{name} has no rows: give some with context, question and answers")
     is_system = rows[0].row.system
@@ -162,7 +162,7 @@ def questions_task(name: str, entries: Iterable[tuple[str, object]]) -> Task:
     by_context: dict[str, list[ReadRow]] = {}
     for row in rows:
         by_context.setdefault(row.row.context, []).append(row)
-    drafts = tuple(_draft(context, of_context) for context, of_context in by_context.items())
+    drafts = tuple(draft_rows(context, of_context) for context, of_context in by_context.items())
     questions = list(chain.from_iterable(draft.questions for draft in drafts))
     begun = any(question.answer_prefix for question in questions)
     golds = []
@@ -215,7 +215,8 @@ def _take(drafts: Sequence[Draft], rng: random.Random, request: Request) -> Draf
     return replace(draft, questions=draft.questions[: request.questions])
 
 
-def _draft(context: str, rows: Sequence[ReadRow]) -> Draft:
+def draft_rows(context: str, rows: Sequence[ReadRow]) -> Draft:
+    """Joins the rows of a context into one example, with the places of their golds."""
     questions = tuple(chain.from_iterable(row.questions for row in rows))
     each_once: dict[str, None] = {}
     for question in questions:
@@ -333,8 +334,8 @@ def _instructions(context: str, rows: Sequence[ReadRow]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _read(entry: object, where: str, name: str) -> ReadRow:
-    """Reads a line. ``name``: of the task."""
+def read_row(entry: object, where: str, name: str) -> ReadRow:
+    """Reads a line. ``name``: of the task. Raises :class:`DatasetError` for a wrong one."""
     # A table that is written as JSON has all columns in all lines: null is no value.
     filled = {}
     for field, value in read_mapping(entry, where).items():

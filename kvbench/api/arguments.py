@@ -26,8 +26,8 @@ LISTS = ("observe",)  # options that take several names
 OF_PRESSES = ("press", "policies", "against")  # options that take presses
 
 
-def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any], Handed]:
-    """Returns the arguments of a call as options, and what of them is in memory. ``given``: the
+def hand_in(values: Mapping[str, Any], explicit: Set[str]) -> tuple[dict[str, Any], Handed]:
+    """Returns the arguments of a call as options, and what of them is in memory. ``explicit``: the
     arguments that stand in the call. Raises :class:`KVBenchError` for what no option can be."""
     texts: dict[str, Any] = dict(values)
     presses = PressesInMemory()
@@ -47,11 +47,11 @@ def hand_in(values: Mapping[str, Any], given: Set[str]) -> tuple[dict[str, Any],
         texts["context_tokens"] = str(texts["context_tokens"])
     model = None
     if "model" in texts:
-        texts["model"], model = _read_model(texts["model"], texts.pop("tokenizer", None), given)
+        texts["model"], model = _read_model(texts["model"], texts.pop("tokenizer", None), explicit)
     return texts, Handed(model, presses.policies, tasks.tasks)
 
 
-def _read_model(model: Any, tokenizer: Any, given: Set[str]) -> tuple[str, HandedModel | None]:
+def _read_model(model: Any, tokenizer: Any, explicit: Set[str]) -> tuple[str, HandedModel | None]:
     """Returns the name of a model, and the model where it is in memory. Raises
     :class:`KVBenchError` for options that are for a model which is loaded."""
     if isinstance(model, tuple) and len(model) == 2:
@@ -61,7 +61,7 @@ def _read_model(model: Any, tokenizer: Any, given: Set[str]) -> tuple[str, Hande
             raise KVBenchError(f"{model} has its tokenizer in its files: leave tokenizer out")
         return str(model), None
     for option in ("device", "dtype"):
-        if option in given:
+        if option in explicit:
             raise KVBenchError(f"the model is in memory, and runs as it is: leave {option} out")
     handed = HandedModel(_name_model(model), model, tokenizer)
     return handed.name, handed
@@ -133,10 +133,10 @@ class TasksInMemory:
                 f"a {type(entry).__name__} is no task: give a name, a file, a Dataset, or a list of "
                 "dicts with context, question and answers"
             )
-        entry = with_code(entry, entry.name)
-        if self.tasks.setdefault(entry.name, entry) != entry:
-            raise KVBenchError(f"two tasks are named '{entry.name}': rename yours")
-        return entry.name
+        task = with_code(entry, entry.name)
+        if self.tasks.setdefault(task.name, task) != task:
+            raise KVBenchError(f"two tasks are named '{task.name}': rename yours")
+        return task.name
 
     def _free_name(self, name: str) -> str:
         """Returns a name that no other task has."""
@@ -180,7 +180,7 @@ def _join_names(option: str, value: object) -> str | None:
     return ",".join(names)
 
 
-def level_text(option: str, values: object) -> str | None:
+def level_text(option: str, values: Any) -> str | None:
     """Writes levels as their option takes them: numbers, one number, or a text. Raises
     :class:`KVBenchError` for what is no number.
 

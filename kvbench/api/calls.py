@@ -28,7 +28,7 @@ class Call:
 
     # All of its arguments, also those that were not given, as the command line has them.
     values: Mapping[str, Any]
-    given: frozenset[str]  # the arguments that were given
+    explicit: frozenset[str]  # the arguments that were given
     handed: Handed  # what of them is in memory
 
     def __getitem__(self, name: str) -> Any:
@@ -62,11 +62,11 @@ def library_call(
     @wraps(function)
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Returned:
         bound = public.bind(*arguments, **named)
-        given = frozenset(bound.arguments)
+        explicit = frozenset(bound.arguments)
         bound.apply_defaults()
         try:
             check_interpreter()
-            texts, handed = hand_in(bound.arguments, given)
+            texts, handed = hand_in(bound.arguments, explicit)
             for name, value in texts.items():
                 _check(name, value)
             with ExitStack() as stack:
@@ -74,7 +74,7 @@ def library_call(
                     stack.enter_context(opening.left_as_it_was(handed.model))
                 stack.enter_context(handing_in(handed))
                 return function(
-                    Call(handed_values(texts, handed), given, handed), *arguments, **named
+                    Call(handed_values(texts, handed), explicit, handed), *arguments, **named
                 )
         except Exception as error:
             if (explained := as_user_error(error)) is None:

@@ -208,7 +208,7 @@ def check_nothing_is_run(call: Call, press: str) -> None:
     """Raises :class:`KVBenchError` for an option of a run where stored runs are compared as they
     are."""
     for name in call.values:
-        if name in call.given and name not in OPTIONS_OF_STORED_RUNS:
+        if name in call.explicit and name not in OPTIONS_OF_STORED_RUNS:
             advice = f"leave out --{name.replace('_', '-')}, or name a policy in its place"
             raise KVBenchError(f"{press} is compared as it was run: {advice}")
 
@@ -225,7 +225,7 @@ def make_job(call: Call, opponents: NamedOpponents, earlier: "Sequence[EarlierRu
     check_tolerance(params["tolerance"])
     tokens = tokens_of_run(params["context_tokens"], None, params["tasks"])
     values: dict[str, Any] = {**params, "levels": levels, "context_tokens": tokens}
-    chosen = [option for option in call.values if option in call.given]
+    chosen = [option for option in call.values if option in call.explicit]
     if "tasks" in chosen:
         chosen.append("task_options")
         if params["tasks"] is None:  # all(...) alone names no task

@@ -71,10 +71,11 @@ class ComparisonResult(ShownResult):
         """Returns the verdict of each task and level, measure by measure."""
         return self.tables()["verdicts"]
 
-    def _repr_html_(self) -> str | None:
-        """Returns the page of the comparison, as a notebook shows it; None where it is gone."""
+    def _repr_html_(self) -> str:
+        """Returns the page of the comparison, as a notebook shows it; its tables where that is
+        gone."""
         if not self.page.is_file():
-            return None
+            return super()._repr_html_()
         return notebooks.frame_page(self.page.read_text(encoding="utf-8"), lines=PAGE_LINES)
 
     def __repr__(self) -> str:

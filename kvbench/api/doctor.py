@@ -21,7 +21,7 @@ from kvbench.models.names import REFERENCE_MODELS, model_source
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.prompts.mode import phrase_tasks
 from kvbench.store.run_file import TaskOptions
-from kvbench.system.console import console, progress_bar
+from kvbench.system.console import progress_bar
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule, Policy
 
@@ -102,7 +102,7 @@ def doctor(
         chosen = chosen_tasks(values["tasks"], model_name, values["task_options"])
         return DoctorResult(_examine_model(model_name, chosen, contexts, seed, *numbers))
     for option in call.values:
-        if option in call.given and option not in OF_PRESSES:
+        if option in call.explicit and option not in OF_PRESSES:
             reason = f"--{option.replace('_', '-')} is for a model alone, and {names} is a press"
             raise KVBenchError(f"{reason}: leave one of them out")
     policy = press_alone(names)
@@ -143,7 +143,6 @@ def chosen_tasks(
 def _examine_cache(model: str, contexts: int, device: str, dtype: str, site: Path | None) -> Result:
     """Writes the passport of a model's cache. ``contexts``: of each task whose questions are asked,
     0 for none."""
-    console.print(f"loading {model}", soft_wrap=True)
     loaded = opening.open_model(model, device, dtype)
     with progress_bar() as progress:
         task = progress.add_task("", total=None)
@@ -162,7 +161,6 @@ def _examine_cache(model: str, contexts: int, device: str, dtype: str, site: Pat
 
 
 def _examine_press(policy: Policy, press: str, model: str, device: str) -> Result:
-    console.print(f"loading {model}", soft_wrap=True)
     loaded = opening.open_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
@@ -183,7 +181,6 @@ def _examine_press(policy: Policy, press: str, model: str, device: str) -> Resul
 def _examine_model(
     model: str, tasks: Sequence[Task], contexts: int, seed: int, device: str, dtype: str
 ) -> Result:
-    console.print(f"loading {model}", soft_wrap=True)
     loaded = opening.open_model(model, device, dtype)
     exam = of_model.Examination(loaded, contexts, tasks, seed)
     findings = collect_findings(exam.steps, exam.findings)

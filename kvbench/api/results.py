@@ -188,7 +188,9 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Returns the matrix of the first page, as a notebook shows it."""
-        policies = {row.policy for part in self._results for row in part.rows}
+        policies: set[str] = set()
+        for part in self._results:
+            policies.update(row.policy for row in part.rows)
         return notebooks.frame_page(front.build_matrix(self._results), lines=len(policies))
 
     def __repr__(self) -> str:

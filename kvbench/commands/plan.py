@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
-from kvbench.api.plan import MACHINES, THIS, plan
+from kvbench.api.plan import plan
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
+from kvbench.estimate.machines import MACHINES, THIS
 
 
 def command(

@@ -155,12 +155,9 @@ def errors_in_one_line() -> Iterator[None]:
 
 def model_of(job: Job, why: str = "") -> LoadedModel:
     """Loads the model of a job, and says so; ``why``: what it is loaded for beside the run."""
-    is_in_memory = find_handed_model(job.model) is not None
-    if not is_in_memory:
-        console.print(f"loading {job.model}{why}", soft_wrap=True)
     dtype = asked_dtype(job.dtype, job.suite)
-    model = open_model(job.model, job.device, dtype, job.device_map, job.date)
-    if not is_in_memory:  # a caller's process has settled itself
+    model = open_model(job.model, job.device, dtype, job.device_map, job.date, why)
+    if find_handed_model(job.model) is None:  # else the process is the caller's
         settle()
     if model.tokenizer.chat_template is None:
         console.print(f"{job.model} has no chat template: {WITHOUT_TEMPLATE}", soft_wrap=True)

@@ -34,7 +34,7 @@ def digest_model(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -
         for part in inner_tensors(tensor.detach()):
             digest.update(f"{name} {part.dtype} {tuple(part.shape)}\n".encode())
             plain = part.cpu().contiguous().reshape(-1).view(torch.uint8)
-            digest.update(memoryview(plain.numpy()))
+            digest.update(plain.numpy().data)
     return digest.hexdigest()[:16]
 
 

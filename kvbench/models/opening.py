@@ -37,12 +37,15 @@ def open_model(
     dtype: str = "auto",
     device_map: str | None = None,
     date: str | None = None,
+    why: str = "",
 ) -> LoadedModel:
     """Returns the model of a name, ready to run: :func:`kvbench.models.load.load_model`, or what is
-    in memory under that name, on its device and in its dtype. Raises :class:`KVBenchError` for a
+    in memory under that name, on its device and in its dtype. ``why``: what it is loaded for, as is
+    said. Raises :class:`KVBenchError` for a
     model that cannot be run."""
     handed = find_handed_model(name)
     if handed is None:
+        console.print(f"loading {name}{why}", soft_wrap=True)
         return load.load_model(name, device, dtype, device_map, date)
     network, tokenizer = handed.network, handed.tokenizer
     _check_weights(handed)
@@ -125,8 +128,8 @@ def left_as_it_was(handed: HandedModel) -> Iterator[None]:
     modes = {module: module.training for module in network.modules()}
     # Presses put the rotation of the model, and what they mask, on its layers.
     attributes = {module: (dict(vars(module)), dict(module._modules)) for module in modes}
-    used, own = network.config._attn_implementation, dict(vars(tokenizer))
-    backend: Any = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+    used, attributes_before = network.config._attn_implementation, dict(vars(tokenizer))
+    backend: Any = tokenizer.backend_tokenizer
     truncation, padding = backend.truncation, backend.padding
     try:
         yield
@@ -140,7 +143,7 @@ def left_as_it_was(handed: HandedModel) -> Iterator[None]:
             module._modules.update(inner)
         network.set_attn_implementation(used)
         vars(tokenizer).clear()
-        vars(tokenizer).update(own)
+        vars(tokenizer).update(attributes_before)
         for options, turn_on, turn_off in (
             (truncation, backend.enable_truncation, backend.no_truncation),
             (padding, backend.enable_padding, backend.no_padding),

@@ -146,12 +146,13 @@ def _strange_hook(part: Any, before: frozenset[int]) -> str:
 def inner_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yields the plain tensors that hold a tensor's numbers: of weights that a library keeps in few
     bits, their codes and their scales; of any other, itself."""
-    if not is_traceable_wrapper_subclass(tensor):
+    holder: Any = tensor  # of which type checkers know no such kind
+    if not is_traceable_wrapper_subclass(holder):
         yield tensor
         return
-    names, _ = tensor.__tensor_flatten__()
+    names, _ = holder.__tensor_flatten__()
     for name in names:
-        yield from inner_tensors(getattr(tensor, name))
+        yield from inner_tensors(getattr(holder, name))
 
 
 def _sum(tensor: torch.Tensor) -> int:

@@ -16,25 +16,25 @@ class Asked(NamedTuple):
     gold: str
 
 
-def check_scorer(scorer: Scorer, asked: Sequence[tuple[str, str]]) -> None:
+def check_scorer(scorer: Scorer, pairs: Sequence[tuple[str, str]]) -> None:
     """Checks a scorer on some questions.
 
     Args:
         scorer: What ``kvbench.scorer`` makes.
-        asked: Questions, each with its gold.
+        pairs: Questions, each with its gold.
 
     Raises:
         AssertionError: It has faults, which the message lists.
     """
-    faults = find_scorer_faults(scorer, [Asked(*pair) for pair in asked])
+    faults = find_scorer_faults(scorer, [Asked(*pair) for pair in pairs])
     if faults:
         raise AssertionError("; ".join(faults))
 
 
-def find_scorer_faults(scorer: Scorer, asked: Sequence[Asked]) -> list[str]:
+def find_scorer_faults(scorer: Scorer, pairs: Sequence[Asked]) -> list[str]:
     """Returns the faults of a scorer, a sentence each; none of a sound one."""
     faults: list[str] = []
-    for question, gold in asked:
+    for question, gold in pairs:
         try:
             best = scorer.score(gold, [gold], question)
             odd = [scorer.score(output, [gold], question) for output in ODD_OUTPUTS]

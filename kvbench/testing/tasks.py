@@ -66,8 +66,8 @@ def find_task_faults(
             break
     faults += _guesser(task, examples)
     for scorer in task.scorers:
-        asked = [Asked(question.text, question.golds[0]) for question in _with_golds(examples)]
-        faults += find_scorer_faults(scorer, asked[:SCORED])
+        pairs = [Asked(question.text, question.golds[0]) for question in _with_golds(examples)]
+        faults += find_scorer_faults(scorer, pairs[:SCORED])
     return faults
 
 
@@ -87,9 +87,9 @@ def _seeds(task: Task, examples: Sequence[Example], again: Sequence[Example]) ->
 
 def _duplicates(examples: Sequence[Example]) -> Iterator[str]:
     counts = Counter((example.context, example.questions[0].text) for example in examples)
-    ((_, question), most) = counts.most_common(1)[0]
-    if most > 1:
-        yield f"{most} of {len(examples)} contexts are the same, with the question '{question}'"
+    ((_, text), count) = counts.most_common(1)[0]
+    if count > 1:
+        yield f"{count} of {len(examples)} contexts are the same, with the question '{text}'"
     for example in examples:
         golds: dict[str, tuple[str, ...]] = {}
         for question in example.questions:
@@ -148,12 +148,14 @@ def _evidence(task: Task, example: Example, tokenizer: str) -> Iterator[str]:
 
 def _guesser(task: Task, examples: Sequence[Example]) -> Iterator[str]:
     """Checks what whoever always gives the most frequent answer has right."""
-    asked = _with_golds(examples)
-    if len(asked) < LEAST_FOR_GUESSING:
+    questions = _with_golds(examples)
+    if len(questions) < LEAST_FOR_GUESSING:
         return
-    counts = Counter(gold for question in asked for gold in question.golds)
+    counts: Counter[str] = Counter()
+    for question in questions:
+        counts.update(question.golds)
     guess, count = counts.most_common(1)[0]
-    right = 100 * count / len(asked)
+    right = 100 * count / len(questions)
     if right > task.chance + ABOVE_CHANCE:
         yield (
             f"who always answers '{guess:.{SHOWN}}' has {right:.0f} % right, and the task declares a "

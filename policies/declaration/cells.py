@@ -6,6 +6,7 @@ of its functions has. What the functions of a cell call of other cells belongs t
 import hashlib
 import linecache
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ from policies.declaration.origin import EVERYWHERE, find_sources
 from policies.declaration.policy import PlugInCode
 
 PLAIN = (bool, int, float, str, bytes, type(None))
+PYTHON = sysconfig.get_path("stdlib")
 MOST_DEEP = 4  # lists in lists of a value that a function reads
 
 
@@ -64,8 +66,12 @@ class _Definitions:
             return
         file = function.__code__.co_filename
         module = sys.modules.get(str(function.__module__))
-        if module is not None and Path(file).is_file():
-            self.modules[module.__name__] = module
+        if Path(file).is_file():
+            # Python's own functions may bear the name of the user's module, as the text of a
+            # dataclass does.
+            has_file = module is not None and getattr(module, "__file__", None)
+            if module is not None and has_file and not _is_python(Path(file)):
+                self.modules[module.__name__] = module
             return
         lines = linecache.getlines(file)
         if lines:
@@ -117,6 +123,10 @@ def _is_of_library(module: str) -> bool:
         return True
     file = getattr(sys.modules.get(package), "__file__", None)
     return bool(file) and bool(INSTALLED & set(Path(str(file)).parts))
+
+
+def _is_python(file: Path) -> bool:
+    return file.is_relative_to(PYTHON) or bool(INSTALLED & set(file.parts))
 
 
 def _functions_of_class(kind: type) -> Iterator[Any]:

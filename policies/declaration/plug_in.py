@@ -49,17 +49,27 @@ def load_plug_in(text: str) -> Policy:
     arguments = _arguments(text, argument_text)
     with files_read(text) as read:
         module = _module(where)
+    target = _find_in(module, where, name)
+    spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
+    with files_read(text):
+        policy = make_policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
+    return _with_sources(policy, find_sources(module, arguments.values(), read))
+
+
+def load_target(text: str) -> Any:
+    """Loads what ``file.py:name`` or ``package.module:name`` names, whatever it is. Raises
+    :class:`PolicyError` where there is no such thing."""
+    where, _, name = text.strip().rpartition(":")
+    return _find_in(_module(where), where, name)
+
+
+def _find_in(module: ModuleType, where: str, name: str) -> Any:
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
             raise _no_such(where, name, module)
         target = getattr(target, part)
-    # The name tells arguments too: one class with two windows is two policies.
-    spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
-    # Into the same set as above: a factory may read a file only when it is first called.
-    with files_read(text):
-        policy = make_policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
-    return _with_sources(policy, find_sources(module, arguments.values(), read))
+    return target
 
 
 def _in_order(target: object, arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -162,7 +172,7 @@ def module_of_plug_in(name: str) -> str:
 def _load_entry_point(entry: Any) -> Policy:
     text = f"entry point {entry.name}"
     try:
-        with _foreign_code("it cannot be imported"), files_read(text) as read:
+        with foreign_code("it cannot be imported"), files_read(text) as read:
             target = entry.load()
             module = importlib.import_module(entry.module)
         policy = make_policy(entry.name, target, {}, text)
@@ -192,7 +202,7 @@ def _arguments(text: str, argument_text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _foreign_code(failure: str) -> Iterator[None]:
+def foreign_code(failure: str) -> Iterator[None]:
     """Raises :class:`BrokenPlugInError` for whatever goes wrong in the body, which may exit, or
     never end."""
     try:
@@ -211,7 +221,7 @@ def _module(where: str) -> ModuleType:
         raise PolicyError(f"there is no file {where}: check the path of the plug-in")
     # It takes a minute on a busy machine, which is no fault of the plug-in.
     importlib.import_module("kvpress")
-    with _foreign_code(f"{where} cannot be imported"):
+    with foreign_code(f"{where} cannot be imported"):
         if where.endswith(".py"):
             return _module_of_file(path)
         try:
@@ -341,5 +351,5 @@ def _check_arguments(target: Callable[..., Any], arguments: Iterable[str], text:
 
 
 def _call(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
-    with _foreign_code(f"{text} cannot be built"):
+    with foreign_code(f"{text} cannot be built"):
         return target(**arguments)

@@ -20,7 +20,8 @@ from kvbench.checks.mastery import (
 )
 from kvbench.checks.model import Examination, ReadProfile, measure_reads, reads_table
 from kvbench.experiments.build_grid import build_grid
-from kvbench.models.load import LoadedModel, load_model
+from kvbench.models.load import LoadedModel
+from kvbench.models.opening import open_model
 from kvbench.store.run_file import Job, TaskOptions
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
@@ -95,7 +96,7 @@ def test_a_model_whose_levels_are_found_first_is_loaded_once(
 
     def counted(name: str, *options: Any) -> LoadedModel:
         loaded.append(name)
-        return load_model(name, *options)
+        return open_model(name, *options)
 
     monkeypatch.setattr(kvbench.execution.local, "open_model", counted)
     words = [

@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from datasets_gen import RULER, TASKS, Task
-from kvbench.commands.show import STYLES, render_answers, worst_answers
+from kvbench.commands.show import STYLES, render_answers
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
+from kvbench.publish.worst_answers import worst_answers
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from policies import POLICIES, Level, at_ratios

@@ -15,6 +15,7 @@ from rich.console import Console
 import kvbench
 import kvbench.execution.execute
 from kvbench.api import notebooks
+from kvbench.experiments.collect import collect
 from kvbench.store.store import Store
 from kvbench.system import console
 from tests.support.models.runs import SHORT
@@ -112,7 +113,7 @@ def test_progress_writes_one_line_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupt_ends_in_order_and_the_same_call_goes_on(
     toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collect, asked = kvbench.execution.execute.collect, []
+    asked: list[str] = []
 
     def interrupted(model: Any, task: Any, examples: Any, grid: Any) -> Any:
         if asked:

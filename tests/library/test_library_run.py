@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,7 +12,7 @@ import kvbench
 from kvbench.store.store import Store
 from tests.support.models.runs import SHORT, timeless
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "limit": 1,
     "ratios": [0.5],
     "policies": ["knorm"],

@@ -68,7 +68,7 @@ def test_a_model_is_left_as_it_was_with_its_hooks(
     network.model.layers[0].mlp.eval()
     network.set_attn_implementation("eager")
     handle = network.model.layers[1].register_forward_hook(spy)
-    tokenizer.backend_tokenizer.enable_truncation(7)  # type: ignore[attr-defined]
+    tokenizer.backend_tokenizer.enable_truncation(7)
     before = digest_model(network, tokenizer)
     result = run(network, tokenizer, tmp_path)
     assert result.fault == ""
@@ -76,7 +76,7 @@ def test_a_model_is_left_as_it_was_with_its_hooks(
     assert not network.model.layers[0].mlp.training
     assert network.config._attn_implementation == "eager"
     assert "apply_chat_template" not in vars(tokenizer)
-    assert tokenizer.backend_tokenizer.truncation["max_length"] == 7  # type: ignore[attr-defined]
+    assert tokenizer.backend_tokenizer.truncation["max_length"] == 7
     assert digest_model(network, tokenizer) == before
     assert passes
     assert "model.layers.1.forward_hooks" in capsys.readouterr().err

@@ -164,8 +164,13 @@ def test_installed_packages_bring_scorers(
         kvbench.run(toy_folder, **options)
     installed(monkeypatch, scorers, "plain_score", kvbench.scorer()(plain_score))
     scorers.installed_scorers.cache_clear()
-    small = {"limit": 1, "ratios": 0.5, "context_tokens": "native", "max_new_tokens": SHORT}
-    places = {"out": tmp_path / "runs", "site": tmp_path / "site"}
+    small: dict[str, Any] = {
+        "limit": 1,
+        "ratios": 0.5,
+        "context_tokens": "native",
+        "max_new_tokens": SHORT,
+    }
+    places: dict[str, Any] = {"out": tmp_path / "runs", "site": tmp_path / "site"}
     result = kvbench.run(toy_folder, **options, **small, **places)
     scorers.installed_scorers.cache_clear()
     assert result.fault == ""

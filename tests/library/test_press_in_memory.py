@@ -93,6 +93,19 @@ def test_what_a_press_calls_of_other_cells_belongs_to_it(run_cells: Cells) -> No
     assert len(origins) == 3
 
 
+def test_a_data_class_of_a_cell_has_its_arguments(run_cells: Cells) -> None:
+    text = CELL.replace("class", "@dataclass\nclass").replace(
+        "):\n    def", "):\n    sinks: int = 0\n\n    def"
+    )
+    text = f"from dataclasses import dataclass\n{text}"
+    press = run_cells(text)["Loudest"]
+    policy = policy_in_memory(press(sinks=3))
+    assert policy.name == "Loudest(sinks=3)"
+    assert policy.code.files == {}
+    assert policy.code.texts == {"Loudest.py": text.rstrip() + "\n"}
+    assert policy_in_memory(run_cells(text)["Loudest"](sinks=3)).code == policy.code
+
+
 def test_code_that_nothing_keeps_is_known_by_what_it_does() -> None:
     origins = set()
     for text in (CELL, CELL.replace("norm(dim=-1)", "sum(dim=-1)")):

@@ -9,7 +9,8 @@ from datasets_gen import Task
 from kvbench.checks import mastery
 from kvbench.checks.mastery import Mastery
 from kvbench.experiments import build_grid
-from kvbench.models.load import LoadedModel, load_model
+from kvbench.models.load import LoadedModel
+from kvbench.models.opening import open_model
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
@@ -22,7 +23,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def counted(name: str, *options: Any) -> LoadedModel:
         names.append(name)
-        return load_model(name, *options)
+        return open_model(name, *options)
 
     monkeypatch.setattr(kvbench.execution.local, "open_model", counted)
     return names
