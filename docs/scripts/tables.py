@@ -18,6 +18,8 @@ from pydantic import BaseModel
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from datasets_gen import unknown_name
+from docs.scripts.first_press import first_press
+from docs.scripts.library import library
 from docs.scripts.markdown import NOT_MEASURED, items, table
 from docs.scripts.needles import needles, needles_on_gemma3
 from docs.scripts.papers import Command, registers
@@ -43,6 +45,13 @@ def faults() -> str:
         options = _options(kind.options, FaultOptions)
         rows.append((f"`{kind.name}`", kind.description, _code(options)))
     return table(("fault", "what a damaged row is", "options of its own"), rows)
+
+
+def log_json() -> str:
+    """Returns the example of a task with a scorer of one's own."""
+    source = (Path(__file__).parent / "log_json.py").read_text(encoding="utf-8")
+    _, _, code = source.partition("\n\n")
+    return f"```python\n{code.strip()}\n```"
 
 
 def quantisations() -> str:
@@ -313,6 +322,9 @@ def gpu() -> str:
 
 
 MAKERS = (
+    library,
+    log_json,
+    first_press,
     tasks,
     policies,
     metrics,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvbench.api import notebooks
 from kvbench.cli.result import Result
 from kvbench.handed.scope import NOTHING, Handed, handing_in
+from leaderboards.aggregate.row import ALL_TASKS
 from policies import LazyModule, Level
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from leaderboards.paper.pictures import PaperFigure
 
 front = LazyModule("leaderboards.pages.front")
-parts = LazyModule("kvbench.publish.parts")
+board_parts = LazyModule("kvbench.publish.parts")
 print_figures = LazyModule("kvbench.publish.print_figures")
 printing = LazyModule("leaderboards.paper.printing")
 download_tables = LazyModule("leaderboards.downloads.tables")
@@ -76,7 +77,7 @@ class RunResult:
     def _figures(self) -> "list[PaperFigure]":
         """Gathers the figures of the first run, as ``kvbench figures`` does."""
         store = self._stores[0]
-        rows, inputs = self._results[0].rows, parts.study_inputs(store)
+        rows, inputs = self._results[0].rows, board_parts.study_inputs(store)
         figures: list[PaperFigure] = print_figures.list_figures(rows, store.frame(), inputs)
         return figures
 
@@ -120,6 +121,8 @@ class RunResult:
             interval.
         """
         board = self.board()
+        if len(set(board["task"]) - {ALL_TASKS}) == 1:  # of which the mean is the same once more
+            board = board[board["task"] != ALL_TASKS].reset_index(drop=True)
         columns = [name for name in board.columns if name.startswith(SAFE)]
         return board[["mode", "task", "policy", *columns]]
 
