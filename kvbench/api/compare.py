@@ -149,6 +149,7 @@ def compare(
     site_list.make_site_folder("--site", call.path("site"))  # a fault shows before the run
     machine = local.on_this_machine(job, grid, loaded)
     default_name = f"compare-{Path(job.model).resolve().name}-{job.mode}"
+    # The hash of the identity lets the same call find its own run again.
     place = folder / (name or f"{default_name}-{machine.identity.short_hash()}")
     check_is_another(place, earlier)
     store = _complete(machine, place, job, every_task)
@@ -226,6 +227,7 @@ def make_job(call: Call, opponents: NamedOpponents, earlier: "Sequence[EarlierRu
     tokens = tokens_of_run(params["context_tokens"], None, params["tasks"])
     values: dict[str, Any] = {**params, "levels": levels, "context_tokens": tokens}
     chosen = [option for option in call.values if option in call.explicit]
+    # What stood in the brackets of an option was given with it.
     if "tasks" in chosen:
         chosen.append("task_options")
         if params["tasks"] is None:  # all(...) alone names no task
@@ -237,6 +239,7 @@ def make_job(call: Call, opponents: NamedOpponents, earlier: "Sequence[EarlierRu
     if opponents.policies:
         values["policies"] = ",".join(opponents.policies)
         chosen.append("policies")
+    # Without an earlier run the defaults of the command hold; beside one, its own options do.
     if not earlier:
         return Job.of(values)
     changes = {option: values[option] for option in chosen}
@@ -311,6 +314,7 @@ def describe(run: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
     notes = _notes(run)
     warnings = list(dict.fromkeys(warnings))
     fault = fault or run.fault
+    # A fault comes before the gate: a press that failed has lost nothing that could be weighed.
     if not gate.is_asked or fault:
         return Result(shown, notes=notes, warnings=warnings, files=files, fault=fault)
     rows: list[GateRow] = []

@@ -153,8 +153,10 @@ def _examine_cache(model: str, contexts: int, device: str, dtype: str, site: Pat
         )
     tables = [
         passport_tables.layers_table(passport.facts),
-        passport_tables.formats_table(passport.forecasts, passport.bytes, passport.outcomes),
+        passport_tables.formats_table(passport.forecasts, passport.bytes),
     ]
+    if passport.outcomes:
+        tables.append(passport_tables.outcomes_table(passport.forecasts, passport.outcomes))
     files = passport_pages.publish_passport(passport, site)
     verdict = ". ".join(filter(None, (passport.verdict, passport.score)))
     return Result(tables, verdict=verdict, files=files)

@@ -109,6 +109,7 @@ def plan(
     machines = (*MACHINES, THIS)
     if machine not in machines:
         raise KVBenchError(unknown_name("machine", machine, machines))
+    # Sizes that are given describe no checkpoint, whose dtype could be looked up.
     numbers = _dtype(job, machine, model_name if is_named else "")
     if is_named:
         shape = read_shape(model_name, numbers)
@@ -164,6 +165,7 @@ def _dtype(job: Job, machine: str, model: str) -> str:
     """Names the dtype in which ``run`` loads the model there; one in memory has its own."""
     if find_handed_model(model) is not None:
         return job.dtype
+    # The device is named and not asked for: no GPU has to be here.
     device = torch.device("cpu" if machine == THIS else "cuda")
     dtype = precision.choose_dtype(asked_dtype(job.dtype, job.suite), device, model)
     return str(dtype).removeprefix("torch.")

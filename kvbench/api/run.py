@@ -176,6 +176,7 @@ def _run_modes(
             look = controls.full_cache_check(job, chosen.grid, every_task)
             store = runs.complete(chosen, folder, look=look)
             done.append((store, chosen.grid.policies))
+            # Handed on to the next mode, which takes it if it is the model that it would load.
             loaded = chosen.model
     return done
 
@@ -219,6 +220,7 @@ def _with_what_went_wrong(
     warnings, fault = reports.collect_warnings(store, records, policies)
     if not fault:
         fault = reports.describe_failures(sites.rows_of_run(store, records, every_task))
+    # The faults of all modes end the command together, behind all tables.
     faults = [result.fault] if result.fault else []
     if fault:
         faults.append(f"{mode}: {fault}")

@@ -96,6 +96,8 @@ def command(
     name, task_options = one_task(what)
     is_file = is_file_of_questions(name) and Path(name).suffix != ""
     is_task = name in KNOWN_TASKS or is_file or is_code(name) or task_options is not None
+    # A path is taken for a run also where nothing lies there: Store.open then says which run may be
+    # meant.
     is_run = not is_task and ("/" in what or Path(what).is_dir())
     for parameter in options.given_options(context, except_for=("what",)):
         option = "--" + parameter.replace("_", "-")

@@ -134,6 +134,7 @@ def _attributes(part: Any) -> dict[str, Any]:
 def _strange_hook(part: Any, before: frozenset[int]) -> str:
     """Names the kind of the first hook that was not there before, and is neither kvbench's nor that
     of transformers for hidden states."""
+    # Hooks of kvpress are gone whenever this is asked: one that is there was left behind.
     expected = ("kvbench.", "transformers.")
     for kind in HOOKS:
         for hook in getattr(part, kind, {}).values():
@@ -158,6 +159,7 @@ def inner_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 def _sum(tensor: torch.Tensor) -> int:
     total = 0
     for part in inner_tensors(tensor):
+        # Bits as integers: NaN would hide every other change in a sum of floats.
         words = part.contiguous().view(WORDS[part.element_size()])
         total += int(words.sum(dtype=torch.int64))
     return total

@@ -62,8 +62,10 @@ def _parts(
     inputs: list[StudyInput] = []
     for number, (group, frame) in enumerate(zip(groups, records, strict=True), start=1):
         made_from = _study_input(group, frame, names, number)
+        # Lines of a page go by the places of policies, which are the same on the whole site.
         inputs.append(replace(made_from, policies=tuple(policies)))
     parts = []
+    # A second pass: the other modes of a group are among the inputs of all groups.
     for group, made_from, rows_of_group in zip(groups, inputs, rows, strict=True):
         with_modes = replace(made_from, modes=_other_modes(made_from, inputs))
         parts.append(_part(group, with_modes, rows_of_group, names, tolerance))

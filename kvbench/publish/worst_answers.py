@@ -86,9 +86,11 @@ def _worst_first(answers: Sequence[StoredAnswer], full: Sequence[Record]) -> lis
     """Returns answers with the worst first, judged beside those of the full cache."""
     if not answers:
         return []
+    # Those of the full cache come last, so that a place below their number is one of the answers.
     records = [*(answer.record for answer in answers), *full]
     columns = ["policy", "question_id", *JUDGED]
     table = DataFrame([vars(record) for record in records], columns=columns)
+    # worst_first pairs by mode and example as well; here the name of a question tells it all.
     places = worst_first(table.assign(mode="", example_id="")).index
     return [answers[place] for place in places if place < len(answers)]
 
@@ -96,6 +98,7 @@ def _worst_first(answers: Sequence[StoredAnswer], full: Sequence[Record]) -> lis
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
     """Yields all answers of one policy, in the order of the tasks."""
     for task in store.identity.tasks:
+        # The file of a policy has the same name in every chunk.
         name = store.path(RECORDS, task.name, 0, policy).name
         for path in store.record_files():
             if (path.parent.parent.name, path.name) == (task.name, name):
@@ -128,6 +131,7 @@ def _generated_spans(
     if task is None or task.full_version != context.task_version:
         return None
     example = task.example(identity.seed, context.example_index, held_out=identity.held_out)
+    # Spans are offsets of characters: in another text they would mark other words.
     if example.context != context.context:
         return None
     for question in example.questions:
@@ -162,6 +166,7 @@ def verdict(record: Record) -> str:
         parts.append(f"hallucinated, {record.hallucination_kind}")
     elif record.abstained:
         parts.append("abstained")
+    # Neither right nor hallucinated nor an abstention: by the definitions the output is empty.
     elif record.f1 is not None and record.leakage is None:
         parts.append("empty")
     if record.directives_obeyed is not None:

@@ -50,7 +50,9 @@ def load_plug_in(text: str) -> Policy:
     with files_read(text) as read:
         module = _module(where)
     target = _find_in(module, where, name)
+    # The name tells arguments too: one class with two windows is two policies.
     spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
+    # Into the same set as above: a factory may read a file only when it is first called.
     with files_read(text):
         policy = make_policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
     return _with_sources(policy, find_sources(module, arguments.values(), read))
@@ -310,6 +312,7 @@ def describe_plug_in(
 ) -> Policy:
     """Describes the policy of a press by the press itself. ``target``: what builds it, which says
     whether it draws at random. ``text``: what it is."""
+    # FINCH turns keys by itself, unless it is told not to.
     rerotates_finch = isinstance(press, kvpress.FinchPress) and press.rerotate_keys
     return Policy(
         name=name,
