@@ -23,7 +23,7 @@ NOTEBOOK = ROOT / "docs" / "notebooks" / "first_press.ipynb"
 PICTURE = NOTEBOOK.with_suffix(".png")
 SECONDS = 1500  # of a cell, on a busy machine
 KEPT = ("text/plain", "image/png")  # a frame in HTML is shown by a notebook alone
-LONGEST = 24  # lines of an output on the page
+LONGEST = 10  # lines of an output on the page
 
 
 def execute(folder: Path) -> Any:

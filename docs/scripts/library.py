@@ -105,5 +105,15 @@ def _default(parameter: inspect.Parameter) -> str:
 
 
 def _code(section: str) -> str:
-    lines = [line.strip() for line in section.strip().splitlines()]
-    return "\n".join(PROMPT.sub("", line) for line in lines)
+    """Returns the code of an example, laid out as ruff does, without what it shows."""
+    lines: list[str] = []
+    imports = ""
+    for line in section.strip().splitlines():
+        if not PROMPT.match(line.strip()):
+            continue
+        code = PROMPT.sub("", line.strip())
+        if imports and not code.startswith(("import", "from")):
+            lines += [""] * (2 if code.startswith(("@", "def")) else 1)
+        imports = code if code.startswith(("import", "from")) else ""
+        lines.append(code)
+    return "\n".join(lines)

@@ -81,7 +81,7 @@ def test_pages_are_written_where_they_are_wanted(
         ({"limit": 0}, "--limit is 1 or more"),
         ({"tasks": "base", "ratios": "x"}, "ratios"),
         ({"out": "s3://bucket/runs"}, "an address of s3"),
-        ({"tasks": [3]}, "--tasks takes names, not a int"),
+        ({"observe": [3]}, "--observe takes names, not a int"),
         ({"ratios": [None]}, "--ratios takes numbers"),
         ({"name": "../x"}, "--name '../x'"),
     ],

@@ -8,6 +8,8 @@ import pytest
 from kvpress import KnormPress
 
 import kvbench
+from kvbench.experiments import options
+from kvbench.experiments.options import limit_answers
 from kvbench.models.load import LoadedModel
 from tests.support.models.runs import CommandLine
 from tests.support.models.toy import toy_tokenizer
@@ -38,9 +40,13 @@ def compared(
 
 
 def test_a_comparison_says_what_the_command_says(
-    compared: tuple[kvbench.ComparisonResult, Path], cli: CommandLine, tmp_path: Path
+    compared: tuple[kvbench.ComparisonResult, Path],
+    cli: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     result, folder = compared
+    monkeypatch.setattr(options, "limit_answers", limit_answers)  # as long as those of the library
     # The command reads the answers that are stored, and compares them anew.
     words = ["--tasks", "base", "--ratios", 0.5, "--limit", CONTEXTS, "--context-tokens", "native"]
     places = ["--model", cli.model, "--out", folder / "runs", "--site", tmp_path / "site"]
