@@ -23,6 +23,7 @@ from kvbench.models.snapshot import Snapshot
 from kvbench.system.clock import today
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line
+from policies.declaration.devices import DEVICE_KINDS
 
 COUNTED = "kvbench_counted"
 # The attention that transformers has, in place of which the engine puts its own.
@@ -110,6 +111,11 @@ def check_kind(network: Any, tokenizer: Any) -> None:
         raise KVBenchError(
             f"{type(tokenizer).__name__} does not tell which characters a token stands for: load "
             "the tokenizer with use_fast=True"
+        )
+    if network.device.type not in DEVICE_KINDS:
+        raise KVBenchError(
+            f"the model is on {network.device.type}, and kvbench computes on "
+            f"{' or '.join(DEVICE_KINDS)}: move it there"
         )
     used = network.config._attn_implementation
     if used not in USUAL_ATTENTION:

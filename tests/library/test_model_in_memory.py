@@ -184,6 +184,10 @@ def with_replaced_layer(network: PreTrainedModel) -> None:
     network.model.layers[1].self_attn.forward = forward
 
 
+def on_no_device(network: PreTrainedModel) -> None:
+    network.to("meta")
+
+
 def with_broken_weight(network: PreTrainedModel) -> None:
     network.model.norm.weight.data[0] = float("nan")
 
@@ -193,6 +197,7 @@ def with_broken_weight(network: PreTrainedModel) -> None:
     [
         (with_own_attention, "runs an attention of your own, 'of_my_own'"),
         (with_replaced_layer, "the attention of layer 1 was replaced"),
+        (on_no_device, "the model is on meta"),
         (with_broken_weight, "model.norm.weight of the model is infinite or NaN"),
     ],
 )
