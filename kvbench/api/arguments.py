@@ -23,7 +23,7 @@ datasets = LazyModule("datasets")
 in_memory = LazyModule("policies.declaration.in_memory")  # needs kvpress
 
 LISTS = ("observe",)  # options that take several names
-OF_PRESSES = ("press", "policies", "against")  # options that take presses
+OF_PRESSES = ("press", "policies", "against", "beside")  # options that take presses
 
 
 def hand_in(values: Mapping[str, Any], explicit: Set[str]) -> tuple[dict[str, Any], Handed]:

@@ -2,7 +2,7 @@
 options that are texts, whatever was handed in."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
@@ -29,6 +29,7 @@ class Call:
     # All of its arguments, also those that were not given, as the command line has them.
     values: Mapping[str, Any]
     explicit: frozenset[str]  # the arguments that were given
+    changed: Sequence[str]  # those of them that have another value than their default
     handed: Handed  # what of them is in memory
 
     def __getitem__(self, name: str) -> Any:
@@ -63,6 +64,7 @@ def library_call(
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Returned:
         bound = public.bind(*arguments, **named)
         explicit = frozenset(bound.arguments)
+        changed = _changed(public, bound.arguments)
         bound.apply_defaults()
         try:
             check_interpreter()
@@ -74,7 +76,9 @@ def library_call(
                     stack.enter_context(opening.left_as_it_was(handed.model))
                 stack.enter_context(handing_in(handed))
                 return function(
-                    Call(handed_values(texts, handed), explicit, handed), *arguments, **named
+                    Call(handed_values(texts, handed), explicit, changed, handed),
+                    *arguments,
+                    **named,
                 )
         except Exception as error:
             if (explained := as_user_error(error)) is None:
@@ -85,7 +89,19 @@ def library_call(
     return call
 
 
+def _changed(signature: inspect.Signature, arguments: Mapping[str, Any]) -> list[str]:
+    """Names the arguments of a call that have another value than their default."""
+    changed = []
+    for name, value in arguments.items():
+        default = signature.parameters[name].default
+        # What is in memory is no default, and may not be compared with one, as an array.
+        is_plain = isinstance(value, str | int | float | Path | None)
+        if not is_plain or value != default:
+            changed.append(name)
+    return changed
+
+
 def _check(name: str, value: object) -> None:
     """Raises :class:`KVBenchError` for a text or a number that no command would take."""
     if isinstance(value, str | int | float | Path) and not isinstance(value, bool):
-        check_word(str(value), may_be_address=name == "executor")
+        check_word(str(value), option=f"--{name}")

@@ -23,6 +23,7 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from leaderboards.statistics.paired_difference import fewest_clusters
 from policies import LazyModule
+from policies.declaration.names import split_outside_brackets
 
 if TYPE_CHECKING:
     from kvbench.execution.local import LocalExecutor
@@ -48,7 +49,10 @@ tables = LazyModule("leaderboards.terminal.table")
 verdicts = LazyModule("leaderboards.terminal.verdicts")
 
 OTHERS = "snapkv,expected_attention"
-OPTIONS_OF_STORED_RUNS = ("press", "against", "max_loss", "fail_if", "site", "every_task")
+OPTIONS_OF_STORED_RUNS = (
+    *("press", "against", "beside", "max_loss", "fail_if"),
+    *("site", "every_task"),
+)
 
 
 @library_call
@@ -57,6 +61,7 @@ def compare(
     press: Press,
     *,
     against: Opponents = OTHERS,
+    beside: "Opponents | None" = None,
     max_loss: float | None = None,
     fail_if: Literal["worse"] | None = None,
     tasks: Tasks = None,
@@ -93,6 +98,8 @@ def compare(
     Args:
         press: A name, a kvpress press, its class, a function, a ``Policy``, or a stored run.
         against: The same, or several of them.
+        beside: Runs, whose own losses stand in one table with those of a stored run: of their
+            policies, or of a full cache that was asked twice, which is the noise.
         max_loss: Points; the gate fails where the mean loss to an opponent is larger at some level.
         fail_if: ``worse``: the gate fails where the verdict against an opponent is that.
         tasks: Names, files, data sets or lists of rows; all generated tasks where none are given.
@@ -136,8 +143,15 @@ def compare(
     earlier = [earlier_runs.EarlierRun.open(place) for place in opponents.folders]
     if is_run(names):
         check_nothing_is_run(call, names)
-        stored = compare_stored(names, opponents, earlier, call.path("site"), every_task)
+        neighbours = open_beside(call["beside"])
+        stored = compare_stored(
+            names, opponents, earlier, call.path("site"), every_task, neighbours
+        )
         return ComparisonResult(stored, describe(stored, gate), call.handed)
+    if beside is not None:
+        raise KVBenchError(
+            "--beside stands beside a stored run: give its folder in place of a press"
+        )
     job = with_date(make_job(call, opponents, earlier), folder, name)
     grid = check_job(job)
     sides = choose_sides(job, grid, opponents, earlier)
@@ -168,12 +182,20 @@ def compare(
     return ComparisonResult(run, describe(run, gate, fault), call.handed)
 
 
+def open_beside(text: str | None) -> "list[EarlierRun]":
+    """Opens the runs of ``--beside``; raises :class:`KVBenchError` for what is none."""
+    if text is None:
+        return []
+    return [earlier_runs.EarlierRun.open(Path(word)) for word in split_outside_brackets(text)]
+
+
 def compare_stored(
     press: str,
     opponents: NamedOpponents,
     earlier: "Sequence[EarlierRun]",
     site: Path | None,
     every_task: bool,
+    beside: "Sequence[EarlierRun]" = (),
 ) -> "ComparedRun":
     """Compares the press of a stored run with its other policies and with earlier runs. Nothing is
     run."""
@@ -181,7 +203,7 @@ def compare_stored(
     others: list[str] = []
     for policy in opponents.policies:
         others.append(find_policy(policy).name)
-    stored: ComparedRun = compared.compare_runs(today, others, earlier, site, every_task)
+    stored: ComparedRun = compared.compare_runs(today, others, earlier, site, every_task, beside)
     return stored
 
 
@@ -308,6 +330,10 @@ def describe(run: "ComparedRun", gate: "Gate", fault: str = "") -> Result:
     for measure in tables.telling(run.rows)[:1]:
         shown.append(tables.terminal_table(run.rows, measure))
     for comparison in comparisons:
+        if comparison.published.table:
+            shown.append(verdicts.beside_table(comparison.published.table))
+        if comparison.published.changed:
+            shown.append(verdicts.changed_table(comparison.published.changed))
         shown.append(verdicts.verdict_table(comparison.published.duels, run.unmastered))
     pages = [comparison.published.page for comparison in comparisons]
     files = {"records": store.folder, "page": pages if len(pages) > 1 else pages[0]}

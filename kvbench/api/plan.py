@@ -1,6 +1,6 @@
 """Estimates what a run would cost, before it is started: ``kvbench.plan``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -17,7 +17,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_tolerance
 from kvbench.experiments.suites import asked_dtype
 from kvbench.handed.scope import find_handed_model
-from kvbench.models.names import model_source
+from kvbench.models.names import is_address, model_source
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.run_file import Job, TaskOptions, choose_tolerance
 from kvbench.system.errors import KVBenchError
@@ -25,6 +25,8 @@ from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 
 precision = LazyModule("kvbench.models.precision")
+questions = LazyModule("kvbench.served.job")
+servers = LazyModule("kvbench.served.plan")
 torch = LazyModule("torch")
 
 
@@ -101,6 +103,11 @@ def plan(
     check_tolerance(tolerance)
     params = job_values(call.values)
     tokens = tokens_of_run(call["context_tokens"], params["suite"], params["tasks"])
+    if is_address(str(call["model"])):
+        questions.check_options(call.changed, call["policies"], None)
+        planned = Job.of({**params, "context_tokens": tokens})
+        rows = servers.plan_rows(str(call["model"]), planned)
+        return PlanResult(Result([_figures(rows)], notes=[servers.NOT_INCLUDED]))
     job = make_job(params, call.levels)
     model_name = job.model
     model_source(model_name)
@@ -120,10 +127,13 @@ def plan(
     else:
         hardware = MACHINES[machine]
     estimate = plans.make_plan(job, grid, shape, tokens, hardware)
-    columns = [Column("what"), Column("how much", of_sentences=True)]
     rows = plans.plan_rows(estimate, choose_tolerance([job]))
-    figures = ResultTable("figures", columns, rows, headed=False)
-    return PlanResult(Result([figures], notes=plans.assumptions(estimate)))
+    return PlanResult(Result([_figures(rows)], notes=plans.assumptions(estimate)))
+
+
+def _figures(rows: Sequence[tuple[str, str]]) -> ResultTable:
+    columns = [Column("what"), Column("how much", of_sentences=True)]
+    return ResultTable("figures", columns, rows, headed=False)
 
 
 def make_job(params: Mapping[str, Any], levels: Mapping[str, str]) -> Job:

@@ -17,13 +17,14 @@ from kvbench.experiments.build_grid import at_found_levels, check_job
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import AUTO, check_name, check_tolerance
 from kvbench.handed.scope import Handed
+from kvbench.models.names import is_address
 from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
 from kvbench.store.run_file import RUN_FILE, Job, choose_tolerance, read_run_file
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
-from policies import LazyModule, Policy
+from policies import FULL, POLICIES, LazyModule, Policy
 
 if TYPE_CHECKING:
     from kvbench.execution.execute import Executor
@@ -38,9 +39,11 @@ losses = LazyModule("leaderboards.terminal.losses")
 lead = LazyModule("leaderboards.aggregate.leading_measures")
 attacks = LazyModule("leaderboards.aggregate.attacks")
 attack_tables = LazyModule("leaderboards.terminal.attacks")
+questions = LazyModule("kvbench.served.job")
 ray = LazyModule("kvbench.execution.on_ray")
 reports = LazyModule("kvbench.execution.report")
 runs = LazyModule("kvbench.execution.execute")
+servers = LazyModule("kvbench.served.run")
 safe_ratio = LazyModule("leaderboards.boards.safe_ratio")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
@@ -86,8 +89,8 @@ def run(
     run is not run again, so that a call that was interrupted goes on where it was.
 
     Args:
-        model: A name of ``kvbench ls models``, a folder, a GGUF file, a hub name, or a model in
-            memory, also as a pair with its tokenizer.
+        model: A name of ``kvbench ls models``, a folder, a GGUF file, a hub name, the address of a
+            server, or a model in memory, also as a pair with its tokenizer.
         tokenizer: Of a model in memory.
         suite: The name of a suite, which brings tasks, policies and levels.
         tasks: Names, files, data sets or lists of rows; all generated tasks where none are given.
@@ -134,6 +137,8 @@ def run(
     params = job_values(call.values)
     tokens = tokens_of_run(call["context_tokens"], params["suite"], params["tasks"])
     params |= {"levels": call.levels, "context_tokens": tokens}
+    if is_address(str(call["model"])):
+        return _run_on_server(call, params)
     jobs: list[Job] = []
     for mode_options in _options_by_mode(params["mode"], call["policies"]):
         jobs.append(Job.of({**params, **mode_options}))
@@ -153,6 +158,18 @@ def run(
     for other in others:
         shown = _with_what_went_wrong(shown, *other, every_task)
     return RunResult([store, *other_stores], every_task, tolerance, call.handed, shown)
+
+
+def _run_on_server(call: Call, params: Mapping[str, Any]) -> RunResult:
+    """Asks a server the questions of a run, and publishes its answers."""
+    address, name, out = str(call["model"]), call["name"], Path(call["out"])
+    questions.check_options(call.changed, call["policies"], call["difficulty"])
+    site_list.make_site_folder("--site", call.path("site"))
+    check_writable("--out", out)
+    served: Store = servers.run_on_server(address, Job.of(params), name, out)
+    tolerance, every_task = call["tolerance"], call["every_task"]
+    shown = publish(served, [POLICIES[FULL]], call.path("site"), tolerance, every_task)
+    return RunResult([served], every_task, tolerance, call.handed, shown)
 
 
 def _run_modes(

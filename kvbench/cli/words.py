@@ -11,6 +11,7 @@ LONGEST_WORD = 20_000  # characters: the names of all policies, with options, ar
 # Of a bucket or a server: Path would make a folder of it.
 ADDRESS = re.compile(r"(?:^|[=,\s])([A-Za-z][\w+.-]+):/")
 OF_CLUSTER = "--executor"  # the option that takes another address than a path
+OF_SERVER, SCHEMES = "--model", ("http", "https")  # likewise, of these kinds
 LARGEST, LEAST = 1e15, 1e-15  # of a number: squares and products of such numbers are finite
 
 
@@ -19,17 +20,21 @@ def check_words(words: Iterable[str]) -> None:
     or a number that cannot be computed with."""
     former = ""
     for word in words:
-        option = word.partition("=")[0]
-        may_be_address = OF_CLUSTER in (former, option)
+        option = former
+        if word.startswith("--"):
+            option = word.partition("=")[0]
+        check_word(word, option)
         former = word
-        check_word(word, may_be_address)
 
 
-def check_word(word: str, may_be_address: bool = False) -> None:
-    """Raises :class:`KVBenchError` for such a word. ``may_be_address``: whether an address of
-    another machine may stand in it."""
+def check_word(word: str, option: str = "") -> None:
+    """Raises :class:`KVBenchError` for such a word. ``option``: which it is the value of; that of a
+    cluster, or of a server, may be an address."""
     _check_letters(word)
     address = ADDRESS.search(word)
+    may_be_address = option == OF_CLUSTER
+    if address and option == OF_SERVER:
+        may_be_address = address[1].lower() in SCHEMES
     if address and not may_be_address:
         where = "kvbench reads and writes the file system of this machine alone"
         reason = f"an address of {address[1]}: {where}"

@@ -14,6 +14,10 @@ AGAINST_HELP = "Policies, plug-ins and folders of runs, comma-separated, or all,
 EXIT_HELP = f"Exit with status {GateError.status} where the"
 MAX_LOSS_HELP = f"{EXIT_HELP} mean loss to one of --against is larger at some level."
 FAIL_IF_HELP = f"{EXIT_HELP} verdict against one of --against is worse at some level."
+BESIDE_HELP = (
+    "Folders of runs, comma-separated, whose own losses stand in one table with a stored run's: of "
+    "their policies, or of a full cache that was asked twice, which is the noise."
+)
 
 
 def command(

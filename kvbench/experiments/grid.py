@@ -164,8 +164,7 @@ class Grid:
             described.append(f"{scorer.name} {code.origin}".strip())
         return ", ".join(described)
 
-    def _task(self, task: Task, contexts: int, model: "LoadedModel") -> TaskIdentity:
-        example = self.example(task, 0)
+    def _task(self, task: Task, contexts: int, prompt: str) -> TaskIdentity:
         return TaskIdentity(
             name=task.name,
             version=task.full_version,

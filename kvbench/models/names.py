@@ -144,10 +144,15 @@ def is_address(name: str) -> bool:
 def model_source(name: str) -> str:
     """Returns the folder, GGUF file or hub name of a model for transformers, of its base where it
     is an adapter, and fetches a natural model on its first use; a model in memory has its name
-    alone. It raises :class:`KVBenchError` for a name that looks like a path where there is nothing,
-    or like the name of a model of kvbench."""
+    alone. It raises :class:`KVBenchError` for
+    a name that looks like a path where there is nothing, or like the name of a model of kvbench, and
+    for the address of a server, which gives answers and no model."""
     if find_handed_model(name) is not None:
         return name
+    if is_address(name):
+        raise KVBenchError(
+            "--model is the address of a server, which run and plan take: this needs the model itself"
+        )
     if adapter := adapter_folder(name):
         return model_source(base_model(adapter))
     if name in NATURAL_MODELS:
