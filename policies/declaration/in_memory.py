@@ -32,7 +32,7 @@ def policy_in_memory(target: Any) -> Policy:
     if not isinstance(target, kvpress.BasePress):
         kind = type(target).__name__
         raise PolicyError(
-            f"a {kind} is no press: give a name, a press of kvpress, its class, a function or a "
+            f"an object of type {kind} is no press: give a name, a press of kvpress, its class, a function or a "
             "Policy"
         )
     return _with_code(_template(target), target)

@@ -141,7 +141,7 @@ def test_an_object_is_a_template_whose_ratio_is_swept() -> None:
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
-        (3, "a int is no press"),
+        (3, "an object of type int is no press"),
         (int, "int is no press: derive it from kvpress.BasePress"),
         (lambda compression_ratio: KnormPress(compression_ratio), "'<lambda>' is no name"),
         (len, "len, handed in from memory cannot be built"),
