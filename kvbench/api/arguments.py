@@ -130,7 +130,7 @@ class TasksInMemory:
             entry = questions_task(name, rows)
         if not isinstance(entry, Task):
             raise KVBenchError(
-                f"a {type(entry).__name__} is no task: give a name, a file, a Dataset, or a list of "
+                f"an object of type {type(entry).__name__} is no task: give a name, a file, a Dataset, or a list of "
                 "dicts with context, question and answers"
             )
         task = with_code(entry, entry.name)

@@ -149,7 +149,8 @@ def test_an_object_is_a_template_whose_ratio_is_swept() -> None:
         (DecodingPress(KnormPress()), "no compression_ratio that a run could set"),
         (kvpress.ThinKPress(), "takes no compression_ratio"),
     ],
-    ids=str,
+    # Functions have another address in each process.
+    ids=["number", "type", "lambda", "builtin", "composed", "decoding", "no ratio"],
 )
 def test_what_is_no_press_is_said_in_one_sentence(target: Any, sentence: str) -> None:
     with pytest.raises(kvbench.KVBenchError, match=sentence):

@@ -65,12 +65,13 @@ def test_data_sets_and_lists_have_names() -> None:
 @pytest.mark.parametrize(
     ("tasks", "sentence"),
     [
-        ([3], "a int is no task"),
-        ([DatasetDict()], "a DatasetDict is no task"),
+        ([3], "an object of type int is no task"),
+        ([DatasetDict()], "an object of type DatasetDict is no task"),
         ([[{"context": "x"}]], "questions, row 1"),
         ([TASKS["base"]], "two tasks are named 'base'"),
     ],
-    ids=str,
+    # Functions of a task have another address in each process.
+    ids=["number", "several data sets", "no question", "name of another"],
 )
 def test_what_is_no_task_is_said_in_one_sentence(tasks: Any, sentence: str) -> None:
     with pytest.raises(kvbench.KVBenchError, match=sentence):
