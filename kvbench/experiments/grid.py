@@ -335,6 +335,7 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "kvbench/prompts",
     "kvbench/engine",
     "kvbench/experiments",
+    "kvbench/handed",
     "kvbench/served",
     "kvbench/studies",
     *(f"kvbench/store/{name}.py" for name in ("scoring", "tables")),

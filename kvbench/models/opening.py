@@ -128,12 +128,15 @@ def check_kind(network: Any, tokenizer: Any) -> None:
 @contextmanager
 def left_as_it_was(handed: HandedModel) -> Iterator[None]:
     """Gives a model and its tokenizer back as they were before the body: modes of training, the
-    attention, and what the tokenizer was told last."""
+    attention, hooks, and what the tokenizer was told last."""
     network, tokenizer = handed.network, handed.tokenizer
     check_kind(network, tokenizer)
     modes = {module: module.training for module in network.modules()}
     # Presses put the rotation of the model, and what they mask, on its layers.
     attributes = {module: (dict(vars(module)), dict(module._modules)) for module in modes}
+    # transformers notes in an attribute that its own hooks are there: without the note, and with
+    # the hooks, it would set them once more, and record each layer twice.
+    hooks = {module: _copy_hooks(module) for module in modes}
     used, attributes_before = network.config._attn_implementation, dict(vars(tokenizer))
     backend: Any = tokenizer.backend_tokenizer
     truncation, padding = backend.truncation, backend.padding
@@ -147,6 +150,9 @@ def left_as_it_was(handed: HandedModel) -> Iterator[None]:
                 delattr(module, name)
             module._modules.clear()
             module._modules.update(inner)
+            for name, registered in hooks[module].items():
+                vars(module)[name].clear()
+                vars(module)[name].update(registered)
         network.set_attn_implementation(used)
         vars(tokenizer).clear()
         vars(tokenizer).update(attributes_before)
@@ -158,6 +164,16 @@ def left_as_it_was(handed: HandedModel) -> Iterator[None]:
                 turn_off()
             else:
                 turn_on(**options)
+
+
+def _copy_hooks(module: Any) -> dict[str, dict[Any, Any]]:
+    """Copies the hooks of a module and what torch notes of each, by the attribute that holds
+    them."""
+    copies: dict[str, dict[Any, Any]] = {}
+    for name, value in vars(module).items():
+        if "hooks" in name and isinstance(value, dict):
+            copies[name] = dict(value)
+    return copies
 
 
 def _check_weights(handed: HandedModel) -> None:

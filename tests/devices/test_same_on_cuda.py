@@ -123,7 +123,7 @@ OF_SUITES: dict[str, dict[str, object]] = {
         "policies": ["gaussian", "distractor(tokens=other)"]
     },  # the others of a suite are tried above
     "errors": {"tasks": "base", "policies": ["int3", "same_sign(tensor=V)"]},
-    "bytes": {"tasks": "base", "policies": ["knorm+int8", "snapkv+pages16", "tova+shared"]},
+    "bytes": {"tasks": "base", "policies": ["int8", "knorm+int8", "snapkv+pages16", "tova+shared"]},
     "published": {"tasks": "niah_multikey_1", "context_tokens": 400},
     "numerics": {"tasks": "base", "dtypes": "fp32,fp16", "max_new_tokens": 3},
 }

@@ -1,10 +1,12 @@
 """``kvbench.compare``, ``doctor`` and ``plan``: what their commands say, as objects."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from kvpress import KnormPress
 
 import kvbench
@@ -103,6 +105,17 @@ def test_a_press_in_memory_is_examined_on_a_model_in_memory(llama: LoadedModel) 
         kvbench.doctor(KnormPress, model=model, limit=3)
     with pytest.raises(kvbench.KVBenchError, match="--site goes with --kv"):
         kvbench.doctor(model=model, site="pages")
+
+
+def test_what_a_model_in_memory_records_is_the_same_before_and_after(llama: LoadedModel) -> None:
+    """transformers sets hooks of its own when it first records a layer, and notes that it did."""
+    network = copy.deepcopy(llama.network)
+    kvbench.doctor(KnormPress, model=(network, toy_tokenizer()))
+    network.set_attn_implementation("eager")
+    with torch.inference_mode():
+        output = network(torch.tensor([[5, 6, 7]]), output_attentions=True)
+    assert len(output.attentions) == network.config.num_hidden_layers
+    assert all(weights is not None for weights in output.attentions)
 
 
 def test_a_plan_is_a_table(llama: LoadedModel) -> None:
