@@ -380,13 +380,20 @@ def _answers_over(cell: Columns, over: Over) -> Columns | str:
         return cell
     # What rewrites rows has no keep mask, and so no eviction rate of any question.
     if np.isnan(cell["eviction_rate"]).all():
-        return REWRITES if (cell["policy"] != FULL).any() else UNSEEN
+        return UNSEEN if _is_unseen(cell) else REWRITES
     if over is Over.CACHE:
         return cell
     answerable = cell.where(cell["answerable"].astype(bool) & marked)
     if len(answerable):
         return answerable
     return NO_ANSWERABLE if marked.all() else NO_GOLDS
+
+
+def _is_unseen(cell: Columns) -> bool:
+    """Tells whether nothing is known of the cache of some answers: the full cache rewrites no row,
+    and would have an eviction rate of 0."""
+    is_full = bool((cell["policy"] == FULL).all())
+    return is_full and bool(np.isnan(cell["eviction_rate"]).all())
 
 
 def _value(
@@ -406,7 +413,7 @@ def _value(
         sample, numbers = sample.where(has_value), numbers[has_value]
     elif not has_value.all():
         missing = len(has_value) - int(has_value.sum())
-        if missing == len(has_value):
+        if missing == len(has_value) and _is_unseen(sample):
             gaps.append(UNSEEN)
             return None
         gaps.append(f"{column} is missing in {missing} of {len(has_value)} records")

@@ -167,3 +167,19 @@ def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataF
     assert len(right) > 2
     assert len(set(right)) == 1, "its one score is the same at every level"
     assert "–" not in right
+
+
+def test_only_a_cache_of_which_nothing_is_known_is_said_to_be_unseen() -> None:
+    """Running text has no answer that could be masked, and its cache is seen all the same."""
+
+    def unmasked(one: dict[str, Any]) -> dict[str, Any]:
+        return one | {"masked": None}
+
+    def unseen(one: dict[str, Any]) -> dict[str, Any]:
+        return one | {"masked": None, "eviction_rate": None}
+
+    seen = summarise(realistic_records(["base"], ["full"], ratios=[], change=unmasked))
+    assert "masked is missing" in str(seen[0].reason)
+    served = summarise(realistic_records(["base"], ["full"], ratios=[], change=unseen))
+    assert "the cache cannot be seen" in str(served[0].reason)
+    assert "masked is missing" not in str(served[0].reason)
