@@ -8,18 +8,17 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from policies.declaration.lazy import LazyModule, torch
+from policies.declaration.lazy import torch
 from policies.declaration.levels import RATE
 from policies.declaration.names import PolicyError, by_name
-from policies.declaration.policy import CacheTreatment, LevelRange, Policy, Press, Situation
+from policies.declaration.policy import CacheTreatment, LevelRange, Policy, Situation
 from policies.declaration.steps import ABSENT, StepTreatment, WriteTreatment
-from policies.eviction.controls import ANY_LENGTH, FULL, of_full_cache
+from policies.eviction.controls import ANY_LENGTH, of_full_cache
 from policies.faults.bitflip import BITFLIP
 from policies.faults.fault import EFFECT_OF_ERROR, MORE_ROBUST, Fault, FaultTreatment, Site
 from policies.faults.options import AIMED, WRITING, FaultOptions
 from policies.treatments.options import kind_in, name_with, option_text, options_in
-
-presses = LazyModule("policies.presses.writing")
+from policies.treatments.writes import change_writes
 
 EVERYWHERE = "0,1"  # the text damages all values
 UP_TO_A_FIFTH = "0,0.01,0.02,0.05,0.1,0.2"
@@ -230,9 +229,6 @@ def make_fault(name: str) -> Policy:
     def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:
         return FaultTreatment(fault, options, situations)
 
-    def wrap(press: Press, situation: Situation) -> Press:
-        return presses.WrittenRowsPress(press, FaultTreatment(fault, options, [situation]))
-
     def treat_writing(situations: Sequence[Situation]) -> WriteTreatment:
         return FaultTreatment(fault, options, situations)
 
@@ -256,15 +252,10 @@ def make_fault(name: str) -> Policy:
         per_question=options.tokens in AIMED,
         needs=replace(ANY_LENGTH, donor=fault.needs_donor, check_model=options.check_model),
         levels=levels,
+        treatment=treatment,
     )
     if options.phase in WRITING:
-        write_treatment = treat_writing if options.phase == "write" else None
-        return replace(
-            policy,
-            prefill="private",
-            build=lambda situation: wrap(FULL.build(situation), situation),
-            treatment=replace(treatment, wrap=wrap, write_treatment=write_treatment),
-        )
+        return change_writes(policy, treat_writing, context_alone=options.phase != "write")
     if _acts_once(options):
         return replace(policy, treatment=replace(treatment, prefill_treatment=treat))
     return replace(policy, treatment=replace(treatment, step_treatment=treat))

@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import create_model
 
-from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import BITS
 from policies.declaration.names import PolicyError, by_name
 from policies.declaration.policy import (
@@ -15,12 +14,11 @@ from policies.declaration.policy import (
     CacheTreatment,
     HeadRows,
     Policy,
-    Press,
     Situation,
 )
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States, StepTreatment, WriteTreatment
-from policies.eviction.controls import ANY_LENGTH, FULL, of_full_cache
+from policies.eviction.controls import ANY_LENGTH, of_full_cache
 from policies.quantisation.around import (
     FormatWithOutliers,
     RotatedFormat,
@@ -52,8 +50,8 @@ from policies.quantisation.window import QuantisedRows, count_bytes
 from policies.quantisation.written import QuantisedWrites
 from policies.treatments.options import kind_in, name_with, option_text, options_in
 from policies.treatments.parts import chosen
+from policies.treatments.writes import change_writes
 
-presses = LazyModule("policies.presses.writing")
 # With which it is seen whether a format has a window of latest tokens.
 LONG_CONTEXT = Situation(ratio=0.0, context_length=2**16, seed=0, example_id="")
 AROUND = (
@@ -212,9 +210,6 @@ def make_quantisation(name: str) -> Policy:
     def treat_writing(situations: Sequence[Situation]) -> WriteTreatment:
         return QuantisedWrites([stored(situation) for situation in situations], options.layers)
 
-    def wrap(press: Press, situation: Situation) -> Press:
-        return presses.WrittenRowsPress(press, treat_writing([situation]))
-
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
         ways = stored(situation)
         if as_in_transformers:
@@ -255,9 +250,7 @@ def make_quantisation(name: str) -> Policy:
         arguments=arguments,
         fitted=fitted,
     )
-    if options.phase == "write":
-        treatment = replace(treatment, wrap=wrap, write_treatment=treat_writing)
-    else:
+    if options.phase != "write":
         treatment = replace(treatment, step_treatment=treat, codeword_bits=codeword_bits)
     policy = of_full_cache(
         name=name_with(kind, options),
@@ -270,12 +263,7 @@ def make_quantisation(name: str) -> Policy:
         treatment=treatment,
     )
     if options.phase == "write":
-        # Its rows are other ones than those of the prefill that policies share.
-        return replace(
-            policy,
-            prefill="private",
-            build=lambda situation: wrap(FULL.build(situation), situation),
-        )
+        return change_writes(policy, treat_writing)
     return policy
 
 
