@@ -117,7 +117,7 @@ Repeats = Annotated[
 ]
 SUITE_HELP = (
     "Its tasks and policies, and a page of its own: see ls suites. "
-    "numerics takes dtypes, sampling and deterministic in brackets: "
+    "numerics takes dtypes, sampling, deterministic and directions in brackets: "
     "numerics(dtypes=[fp16,bf16],sampling=greedy)."
 )
 Suite = Annotated[Text, Option(help=SUITE_HELP)]

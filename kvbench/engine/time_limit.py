@@ -53,6 +53,9 @@ class TimeLimit:
 
 DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 SAMPLING = ("greedy", "top_k", "top_p")
+# Which path gets parts of the other: cache on, which repairs it, or cache off, as in the text.
+INTO_ON, INTO_OFF = "into_on", "into_off"
+DIRECTIONS = (INTO_ON, INTO_OFF)
 MOST_STEPS = 128  # as in arXiv 2604.15409
 FEW_STEPS = 16
 WORKED_OUT = 64  # tokens: a task that allows so many has answers with steps before the result
@@ -68,6 +71,7 @@ class NumericsOptions:
     repeats: int = 1  # draws where tokens are chosen at random
     steps: int | None = None  # tokens at most of an answer; None: by its task
     deterministic: bool = True  # torch takes only algorithms that give the same bits again
+    directions: tuple[str, ...] = DIRECTIONS  # of patches
 
     def steps_on(self, longest: int) -> int:
         """Returns the tokens at most of an answer of a task, which itself allows ``longest``: an
@@ -82,19 +86,22 @@ class NumericsOptions:
             return cls()
         dtypes, sampling = (tuple(texts[name].split(",")) for name in ("dtypes", "sampling"))
         steps = None if texts["steps"] == BY_TASK else int(texts["steps"])
-        return cls(
-            dtypes, sampling, int(texts["repeats"]), steps, texts.get("deterministic") == "yes"
-        )
+        is_deterministic = texts.get("deterministic") == "yes"
+        directions = tuple(texts.get("directions", ",".join(DIRECTIONS)).split(","))
+        return cls(dtypes, sampling, int(texts["repeats"]), steps, is_deterministic, directions)
 
     def as_texts(self) -> dict[str, str]:
         """Returns the options as a run's identity holds them."""
         # In the order of the tables: that in which they are asked for makes no other run.
         dtypes = ",".join(sorted(self.dtypes, key=[*DTYPES.values()].index))
         sampling = ",".join(sorted(self.sampling, key=SAMPLING.index))
-        return {
+        texts = {
             "dtypes": dtypes,
             "sampling": sampling,
             "repeats": str(self.repeats),
             "steps": str(self.steps or BY_TASK),
             "deterministic": "yes" if self.deterministic else "no",
         }
+        if {*self.directions} != {*DIRECTIONS}:
+            texts["directions"] = ",".join(self.directions)
+        return texts

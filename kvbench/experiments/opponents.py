@@ -62,7 +62,7 @@ def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any
     options = job.model_dump()
     options["levels"] = levels
     # The options of studies, which change no answer, are none of a comparison's.
-    for option in ("suite", "observe", "dtypes", "sampling", "deterministic"):
+    for option in ("suite", "observe", "dtypes", "sampling", "deterministic", "directions"):
         options[option] = None
     code = name_code((job.tasks or "").split(","))
     if code and "tasks" not in from_command:

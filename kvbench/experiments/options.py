@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from datasets_gen import Task, at_level, unknown_name
-from kvbench.engine.time_limit import DTYPES, MOST_STEPS, SAMPLING, NumericsOptions
+from kvbench.engine.time_limit import (
+    DIRECTIONS,
+    DTYPES,
+    MOST_STEPS,
+    SAMPLING,
+    NumericsOptions,
+)
 from kvbench.store.run_file import MOST_CONTEXTS, MOST_REPEATS, MOST_TOKENS, Job
 from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, LEVEL_KINDS, Level, LevelError, Point, Policy, list_points
@@ -244,6 +250,7 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
         "dtypes": bool(job.dtypes),
         "sampling": bool(job.sampling),
         "deterministic": job.deterministic is not None,
+        "directions": bool(job.directions),
     }
     for option in is_given:
         if is_given[option] and not is_numerics:
@@ -257,7 +264,11 @@ def numerics_options(job: Job, repeats: int, is_numerics: bool) -> NumericsOptio
     if job.dtypes:
         dtypes = tuple(choose("dtype", job.dtypes, DTYPES))
     sampling = tuple(choose("sampling", job.sampling or None, {way: way for way in SAMPLING}))
-    return NumericsOptions(dtypes, sampling, repeats, steps, job.deterministic is not False)
+    directions = tuple(
+        choose("direction", job.directions or None, {way: way for way in DIRECTIONS})
+    )
+    is_deterministic = job.deterministic is not False
+    return NumericsOptions(dtypes, sampling, repeats, steps, is_deterministic, directions)
 
 
 def check_tolerance(points: float | None) -> None:

@@ -30,7 +30,7 @@ ALWAYS_WRITTEN = ("model", "seed", "mode", "device", "dtype")
 # Fields of a job that are no options of one word each.
 NO_OPTIONS = (
     *("press", "levels", "controls", "context_tokens"),
-    *("dtypes", "sampling", "deterministic"),  # they stand behind the suite
+    *("dtypes", "sampling", "deterministic", "directions"),  # they stand behind the suite
     "task_options",  # behind the tasks
     *("compress", "device_map", "cell_seconds"),  # behind mode, device and executor
     "phrasings",

@@ -260,6 +260,7 @@ class Job(BaseModel):
     dtypes: str | None = None  # of the study of numerics
     sampling: str | None = None  # likewise
     deterministic: bool | None = None  # likewise; None: as the suite has it
+    directions: str | None = None  # likewise
     seed: int = 0
     mode: Mode = "agnostic"
     compress: Scope | None = None

@@ -104,11 +104,11 @@ def test_written_options_are_read_again_alike(text: str) -> None:
 
 
 def test_a_suite_is_read_and_written_with_its_options() -> None:
-    text = "numerics(dtypes=[fp32,bf16],sampling=greedy,deterministic=no)"
+    text = "numerics(dtypes=[fp32,bf16],sampling=greedy,deterministic=no,directions=into_on)"
     values = suite_options(text)
     assert (values["dtypes"], values["deterministic"]) == ("fp32,bf16", False)
     assert write_suite(Job.of(values)) == text
-    with pytest.raises(KVBenchError, match="it has dtypes, sampling, deterministic"):
+    with pytest.raises(KVBenchError, match="it has dtypes, sampling, deterministic, directions"):
         suite_options("numerics(layers=3)")
     with pytest.raises(KVBenchError, match="faults takes no options"):
         suite_options("faults(rate=1)")

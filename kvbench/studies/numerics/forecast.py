@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from kvbench.engine.time_limit import NumericsOptions
+from kvbench.engine.time_limit import INTO_OFF, INTO_ON, NumericsOptions
 from kvbench.estimate.forecast import STEP_READS, Forecast, Passes, StudyPart
 from kvbench.estimate.loads import Load, StudyLoad
 from kvbench.studies.numerics.tables import (
@@ -177,7 +177,7 @@ def numerics_passes(
         if is_patched and not is_walked:
             of_all += forced
         if is_patched and steps > 1:
-            of_all += _patched(dtype, tokens, steps, layers, is_most)
+            of_all += _patched(dtype, tokens, steps, layers, numerics, is_most)
         if DRIFT.name in tables:
             # It follows the greedy walk, and reads as many tokens.
             of_closer += forced
@@ -191,14 +191,26 @@ def numerics_passes(
             yield passes.times(closer)
 
 
-def _patched(dtype: str, tokens: float, steps: int, layers: int, is_most: bool) -> list[Passes]:
+def _patched(
+    dtype: str,
+    tokens: float,
+    steps: int,
+    layers: int,
+    numerics: NumericsOptions,
+    is_most: bool,
+) -> list[Passes]:
     """Counts the passes that patch at a step. Behind the first step that differs an answer may end
     at once, or go on for as many steps as it may have."""
     step, after = 1, 0
     if is_most:
         step = steps - 1
         after = min(steps, patching.STEPS_AFTER)
-    return localising(dtype, tokens, step, layers) + injecting(dtype, tokens, layers, after)
+    passes: list[Passes] = []
+    if INTO_ON in numerics.directions:
+        passes += localising(dtype, tokens, step, layers)
+    if INTO_OFF in numerics.directions:
+        passes += injecting(dtype, tokens, layers, after)
+    return passes
 
 
 def _compared(

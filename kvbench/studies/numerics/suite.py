@@ -25,6 +25,7 @@ class NumericsArguments(NoArguments):
     dtypes: Several | None = None  # fp64, fp32, bf16, fp16; all but fp64
     sampling: Several | None = None  # greedy, top_k, top_p; all
     deterministic: bool | None = None  # only algorithms that give the same bits again; yes
+    directions: Several | None = None  # of patches: into_on, into_off; both
 
 
 SUITE = Suite(

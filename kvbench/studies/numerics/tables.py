@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from kvbench.engine.time_limit import INTO_OFF, INTO_ON
 from kvbench.store.tables import RECORDS, AnswerRow, RowsByTable, register_study
 from policies import FULL
 from policies.declaration.lazy import LazyModule
@@ -208,13 +209,14 @@ class _Measurement:
         be told from the rounding of the patched pass."""
         if self.dtype not in IN_16_BITS:
             return
+        directions = self.answer.grid.numerics.directions
         plan, place = _plan(self.answer), patching.choose_step(self.greedy)
-        if place is not None:
+        if place is not None and INTO_ON in directions:
             step, at_flip = place
             rows = patching.localise(self.network, plan.ids, self.written[:step])
             yield from self._recoveries("flip" if at_flip else "largest", step, rows)
         first = patching.first_apart(self.greedy)
-        if first is not None:
+        if first is not None and INTO_OFF in directions:
             after = min(patching.STEPS_AFTER, plan.steps)
             rows = patching.inject(self.network, plan.ids, self.written[:first], after, plan.ends)
             yield from self._recoveries("first", first, rows)
