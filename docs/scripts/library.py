@@ -1,18 +1,32 @@
-"""Writes the reference of the library from the docstrings of its public names."""
+"""Writes the reference of the library from the docstrings of its public names, which griffe reads,
+the part of mkdocstrings that knows docstrings."""
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
+
+import griffe
 
 import kvbench
 import kvbench.testing
 from docs.scripts.markdown import table
 
-SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):\n", re.MULTILINE)
-ENTRY = re.compile(r"^ {4}(\*{0,2}\w+): ", re.MULTILINE)
+KINDS = griffe.DocstringSectionKind
 ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 PROMPT = re.compile(r"^(>>> |\.\.\. ?)")
+
+
+@cache
+def _package() -> Any:
+    # "Returns" is one thing, whose lines are not so many values.
+    options = griffe.GoogleOptions(returns_multiple_items=False, returns_named_value=False)
+    with warnings.catch_warnings():
+        # It takes texts of options, such as "8cm", for annotations, and tries to compile them.
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return griffe.load("kvbench", docstring_parser="google", docstring_options=options)
 
 
 def library() -> str:
@@ -20,74 +34,76 @@ def library() -> str:
     functions, classes = [], []
     for name in kvbench.__all__:
         value = getattr(kvbench, name)
+        described = _package()[f"{value.__module__.removeprefix('kvbench.')}.{name}"]
         if isinstance(value, type):
-            classes.append(_class_section(name, value))
+            classes.append(_class_section(name, described))
         else:
-            functions.append(_function_section(f"kvbench.{name}", value))
+            # Its own signature: one that a decorator fills in, such as the call, is not among it.
+            functions.append(_function_section(f"kvbench.{name}", described, value))
     for name in kvbench.testing.__all__:
         if name.startswith("check"):
             value = getattr(kvbench.testing, name)
-            functions.append(_function_section(f"kvbench.testing.{name}", value))
+            described = _package()[f"testing.{name}"]
+            functions.append(_function_section(f"kvbench.testing.{name}", described, value))
     return "\n\n".join([*functions, *classes])
 
 
-def _function_section(title: str, function: Callable[..., Any], depth: int = 2) -> str:
-    summary, sections = _parts(function)
-    lines = [f"{'#' * depth} `{title}`", summary]
-    parameters = inspect.signature(function).parameters
-    described = dict(_entries(sections.get("Args", "")))
+def _function_section(title: str, described: Any, function: Any) -> str:
+    summary, sections = _parts(described)
+    lines = [f"## `{title}`", summary]
+    meanings = dict(_entries(sections.get(KINDS.parameters, ())))
     rows = []
-    for name, parameter in parameters.items():
-        if name in described or f"*{name}" in described:
-            text = described.get(name) or described[f"*{name}"]
-            rows.append((f"`{name}`", _default(parameter), text))
+    for name, parameter in inspect.signature(function).parameters.items():
+        meaning = meanings.get(name) or meanings.get(f"*{name}")
+        if meaning:
+            rows.append((f"`{name}`", _default(parameter), meaning))
     if rows:
         lines.append(table(("argument", "default", "meaning"), rows))
     facts = []
-    if "Returns" in sections:
-        facts.append(("returns", _plain(sections["Returns"])))
-    for error, text in _entries(sections.get("Raises", "")):
-        facts.append((f"raises `{error}`", text))
+    for returned in sections.get(KINDS.returns, ()):
+        facts.append(("returns", _plain(returned.description)))
+    for raised in sections.get(KINDS.raises, ()):
+        facts.append((f"raises `{raised.annotation}`", _plain(raised.description)))
     if facts:
         lines.append(table(("", ""), facts))
-    if "Example" in sections:
-        lines.append(f"```python\n{_code(sections['Example'])}\n```")
+    if KINDS.admonition in sections:  # "Example:"
+        lines.append(f"```python\n{_code(sections[KINDS.admonition].description)}\n```")
     return "\n\n".join(filter(None, lines))
 
 
-def _class_section(name: str, kind: type) -> str:
-    summary, _ = _parts(kind)
+def _class_section(name: str, described: Any) -> str:
+    summary, _ = _parts(described)
     lines = [f"## `kvbench.{name}`", summary]
-    rows = []
-    for owner in reversed(kind.__mro__[:-1]):
-        _, inherited = _parts(owner)
-        for attribute, text in _entries(inherited.get("Attributes", "")):
-            rows.append((f"`{attribute}`", text))
-        for method, value in vars(owner).items():
-            if method.startswith("_") or not inspect.isfunction(value):
+    rows: dict[str, str] = {}
+    for owner in [*reversed(described.mro()), described]:
+        _, sections = _parts(owner)
+        for attribute, meaning in _entries(sections.get(KINDS.attributes, ())):
+            rows[f"`{attribute}`"] = meaning
+        for method in owner.functions.values():
+            # A property is an attribute, which the class describes.
+            if method.is_private or method.is_special:
                 continue
-            about, of_method = _parts(value)
-            returned = _plain(of_method.get("Returns", ""))
-            arguments = ", ".join(list(inspect.signature(value).parameters)[1:])
-            rows.append((f"`{method}({arguments})`", f"{about} {returned}".strip()))
+            about, of_method = _parts(method)
+            returned = [_plain(value.description) for value in of_method.get(KINDS.returns, ())]
+            arguments = ", ".join(parameter.name for parameter in list(method.parameters)[1:])
+            rows[f"`{method.name}({arguments})`"] = " ".join([about, *returned])
     if rows:
-        lines.append(table(("", "what it is"), dict(rows).items()))
+        lines.append(table(("", "what it is"), rows.items()))
     return "\n\n".join(lines)
 
 
-def _parts(value: Any) -> tuple[str, dict[str, str]]:
-    """Returns the text of a docstring before its sections, and the sections by name."""
-    is_inherited = isinstance(value, type) and not vars(value).get("__doc__")
-    docstring = "" if is_inherited else inspect.getdoc(value)
-    text, *rest = SECTION.split(docstring or "")
-    sections = dict(zip(rest[::2], rest[1::2], strict=True))
-    return "\n\n".join(map(_plain, text.strip().split("\n\n"))), sections
+def _parts(described: Any) -> tuple[str, dict[Any, Any]]:
+    """Returns the text of a docstring before its sections, and the sections by kind."""
+    if described.docstring is None:
+        return "", {}
+    sections = {section.kind: section.value for section in described.docstring.parsed}
+    text = sections.pop(KINDS.text, "")
+    return "\n\n".join(map(_plain, text.split("\n\n"))), sections
 
 
-def _entries(section: str) -> Iterator[tuple[str, str]]:
-    _, *rest = ENTRY.split(section)
-    for name, text in zip(rest[::2], rest[1::2], strict=True):
-        yield name, _plain(text)
+def _entries(section: Any) -> Iterator[tuple[str, str]]:
+    for entry in section:
+        yield entry.name.lstrip("*"), _plain(entry.description)
 
 
 def _plain(text: str) -> str:
@@ -104,11 +120,11 @@ def _default(parameter: inspect.Parameter) -> str:
     return f"`{parameter.default!r}`"
 
 
-def _code(section: str) -> str:
+def _code(example: str) -> str:
     """Returns the code of an example, laid out as ruff does, without what it shows."""
     lines: list[str] = []
     imports = ""
-    for line in section.strip().splitlines():
+    for line in example.strip().splitlines():
         if not PROMPT.match(line.strip()):
             continue
         code = PROMPT.sub("", line.strip())

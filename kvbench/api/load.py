@@ -27,7 +27,7 @@ def load(
         tolerance: Points of loss below which a level is safe; by default those of the runs.
 
     Returns:
-        The runs, as :func:`kvbench.run` returns them.
+        The runs, in the form of one that was just made.
 
     Raises:
         KVBenchError: A folder holds no run, or one of another version.

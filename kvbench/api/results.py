@@ -135,7 +135,7 @@ class RunResult:
             **level: At which level, such as ``ratio=0.5``.
 
         Returns:
-            One row for each answer: the question, its golds, what was written, what the full cache
+            One row for each answer, with the question, its golds, what was written, what the full cache
             wrote, the verdict in words, and how much of the evidence was kept.
 
         Raises:

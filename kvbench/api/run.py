@@ -120,7 +120,7 @@ def run(
         every_task: Whether tasks count too that the full cache cannot do.
 
     Returns:
-        The stored run: tables as pandas frames, figures, pages, and the matrix of the first page.
+        The stored run, with tables as pandas frames, figures, pages, and the matrix of the first page.
 
     Raises:
         KVBenchError: An option makes no sense, the model cannot be run, or the run was interrupted.
