@@ -80,11 +80,13 @@ class Patient:
 
     @cached_property
     def others(self) -> list[Policy]:
-        """Lists the other policies that share a prefill and need no question or weights."""
+        """Lists the other policies that share a prefill and need no question, weights or
+        calibration."""
         others = []
         for other in POLICIES.values():
             is_alike = other.prefill == "shared" and other.kinds and other.name != self.policy.name
-            needs_more = other.needs.weights or other.per_question or other.needs.question
+            needs_more = other.needs.weights or other.needs.calibration
+            needs_more = needs_more or other.per_question or other.needs.question
             has_spans = self.prompts[0].protected or not other.needs.spans
             if is_alike and not needs_more and has_spans:
                 others.append(other)

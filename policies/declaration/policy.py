@@ -141,6 +141,7 @@ class Needs:
     spans: bool = False  # it protects instructions and means nothing without
     donor: bool = False  # it takes rows of another context: ``Situation.donor``
     weights: str = ""  # what has to be downloaded for a model, if anything
+    calibration: bool = False  # it measures each model first, which takes a multiple of a prefill
     # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that
     # it is aimed at.
     check_model: Callable[[ModelShape], None] | None = None

@@ -96,7 +96,7 @@ PRIVATE_PREFILL = (
         paper="arXiv 2410.10819",
         description="Heads that look back keep all, others the two ends",
         build=_duo_attention,
-        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=16),
+        needs=Needs(check_model=ONE_ROTATION, more_tokens_than=16, calibration=True),
         budget="as many streaming heads as it takes",
         counted="nowhere",
         frees=False,
