@@ -113,7 +113,7 @@ def complete(
 @contextmanager
 def _noted_failures(store: Store) -> Iterator[None]:
     """Writes into the store why the body failed."""
-    kept = f"what was finished is kept in {store.folder}; start the same command again"
+    kept = f"what was finished is kept in {store.folder}; start the same run again"
     try:
         yield
     except KeyboardInterrupt as interrupt:

@@ -115,7 +115,7 @@ class Workers:
             suspects = " or ".join(map(str, late[: self.count]))
             fault = f"a worker process was killed over {suspects}, most likely for lack of memory"
             advice = "with a smaller --max-kv-gb, or without what takes most"
-            raise KVBenchError(f"{fault}: start the same command again {advice}") from error
+            raise KVBenchError(f"{fault}: start the same run again {advice}") from error
 
 
 def _begin(job: Callable[[int], Any], parent: int) -> None:

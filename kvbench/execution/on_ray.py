@@ -263,7 +263,7 @@ class RayExecutor:
             if isinstance(cause, MemoryError):
                 advice = 'with a smaller --max-kv-gb, or more GPUs and --device "cuda(map=auto)"'
                 fault = "the device of a worker is out of memory"
-                raise KVBenchError(f"{fault}: start the same command again {advice}") from None
+                raise KVBenchError(f"{fault}: start the same run again {advice}") from None
             if isinstance(cause, KVBenchError):
                 raise cause from None
             raise unexpected_error(cause) from None
@@ -272,7 +272,7 @@ class RayExecutor:
             fault = f"{ATTEMPTS} workers ended while they {activity} ({_reason(error)})"
             advice = "with a smaller --max-kv-gb or fewer workers, as ray(workers=1)"
             raise KVBenchError(
-                f"{fault}, most likely for lack of memory: start the same command again {advice}"
+                f"{fault}, most likely for lack of memory: start the same run again {advice}"
             ) from error
 
 

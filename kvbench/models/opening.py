@@ -103,10 +103,7 @@ def check_kind(network: Any, tokenizer: Any) -> None:
     if not supported & set(kinds):
         load.check_architecture("the model in memory", kinds[:1])
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise KVBenchError(
-            "a model in memory needs its tokenizer: kvbench.run(model, tokenizer, ...), or "
-            "model=(model, tokenizer)"
-        )
+        raise KVBenchError("a model in memory needs its tokenizer: give model=(model, tokenizer)")
     if not tokenizer.is_fast:
         raise KVBenchError(
             f"{type(tokenizer).__name__} does not tell which characters a token stands for: load "

@@ -108,7 +108,7 @@ class Client:
             wait = _asked_wait(response, wait)
         raise KVBenchError(
             f"the server gave no answer in {ATTEMPTS} attempts (at last: {fault}): see whether it "
-            "runs, then start the same command again, which asks what is missing"
+            "runs, then start the same run again, which asks what is missing"
         )
 
     def _count(self, reason: str) -> None:

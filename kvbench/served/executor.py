@@ -50,7 +50,7 @@ def changed_model(before: str, now: str) -> str:
     change = f"is {now} now" if now != before else f"has {now} with other settings now"
     return (
         f"the server had {before} when this run began and {change}: what it answered before is kept; "
-        "start it as it was, and the same command again"
+        "start it as it was, and the same run again"
     )
 
 

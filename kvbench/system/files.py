@@ -38,7 +38,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         with interrupts_held():
             _write(path, write)
     except OSError as error:
-        advice = "make room or permit writing there, then start the same command again"
+        advice = "make room or permit writing there, then start the same run again"
         reason = f"{error.strerror or error}. Files written before are kept"
         raise KVBenchError(f"cannot write {path}: {reason}; {advice}") from error
 
