@@ -22,6 +22,7 @@ from datasets_gen.examples.task import (
     Request,
     Task,
     at_level,
+    with_questions,
 )
 from datasets_gen.tasks.arithmetic import ARITHMETIC
 from datasets_gen.tasks.base import BASE
@@ -79,6 +80,7 @@ __all__ = [
     "undo",
     "unknown_name",
     "value_kinds",
+    "with_questions",
 ]
 
 

@@ -234,6 +234,36 @@ class Task:
         return (self.example(seed, index, split, held_out=held_out) for index in range(count))
 
 
+def with_questions(task: Task, most: int) -> Task:
+    """Returns the task with the first ``most`` questions of each context. Raises
+    :class:`DatasetError` for none, and for more than the task has.
+
+    Contexts and questions are those of the whole task."""
+    asked = task.questions_per_context
+    if not 1 <= most <= asked:
+        raise DatasetError(f"{task.name} asks 1 to {asked} questions of a context, not {most}")
+    if most == asked:
+        return task
+    name = f"questions.{most}"
+    return replace(
+        task,
+        make=partial(_make_first, task.make, most, asked),
+        questions_per_context=most,
+        variant=f"{name}+{task.variant}" if task.variant else name,
+    )
+
+
+def _make_first(
+    make: Callable[[random.Random, Request], Draft],
+    most: int,
+    asked: int,
+    rng: random.Random,
+    request: Request,
+) -> Draft:
+    draft = make(rng, replace(request, questions=asked))
+    return replace(draft, questions=draft.questions[: min(most, request.questions)])
+
+
 def at_level(task: Task, level: int) -> Task:
     """Returns the task at one of its levels of difficulty, whatever level is asked of it; raises
     :class:`DatasetError` for a level that it has not.

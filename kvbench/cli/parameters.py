@@ -42,7 +42,8 @@ TASKS_HELP = (
     "In brackets: data (rows of ifeval or gsm8k as JSONL, else from the hub; "
     "a text for prose: a file, wikitext or python), defence (of ifeval), essays (of RULER), "
     "depth (of the facts, 0 to 1), prefix (begins each answer for the model: auto, on, off, "
-    "or a text for your own questions), limit (contexts of this task alone): "
+    "or a text for your own questions), limit (contexts of this task alone), "
+    "questions (of each context at most): "
     "ifeval(data=FILE,defence=both,limit=40),all(depth=0.5)."
 )
 Tasks = Annotated[Text, Option(help=TASKS_HELP)]

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from datasets_gen import RULER, DatasetError, Task
+from datasets_gen import RULER, DatasetError, Task, with_questions
 from kvbench.engine.time_limit import TimeLimit
 from kvbench.experiments import catalogue, options
 from kvbench.experiments.data import check_judges, is_here, with_data
@@ -170,6 +170,8 @@ def _prepare_tasks(job: Job, count: Count) -> list[Task]:
     for task in tasks:
         task_options = options_of_tasks.get(task.name, TaskOptions())
         depth = task_options.depth
+        if task_options.questions is not None:
+            task = with_questions(task, task_options.questions)
         longer = lengthen([task], job.context_tokens, depth, count, job.model, places)
         phrased += phrase_tasks(longer, job.model, task_options.prefix)
     return options.limit_answers(phrased, job.max_new_tokens, answer_tokens)

@@ -228,6 +228,7 @@ class TaskOptions(BaseModel):
     # "auto", "on", "off", or the text that begins the answers to questions from a file.
     prefix: str | None = None
     limit: int | None = None  # contexts of this task, in place of --limit
+    questions: int | None = None  # of each context at most
 
 
 class Job(BaseModel):

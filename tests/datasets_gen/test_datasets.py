@@ -25,6 +25,7 @@ from datasets_gen import (
     Task,
     by_name,
     get_task,
+    with_questions,
 )
 from datasets_gen.examples.lexicon import (
     draw_people,
@@ -293,6 +294,20 @@ def test_questions_differ_and_are_as_many_as_wanted_or_as_there_are(task: Task, 
             assert 1 <= len({question.text for question in questions}) == len(questions) <= wanted
             if level == task.top_level and wanted <= task.questions_per_context:
                 assert len(questions) == wanted
+
+
+@pytest.mark.parametrize("name", ["base", "niah_multikey_2", "instructions"])
+def test_fewer_questions_are_the_first_of_the_same_contexts(name: str) -> None:
+    task = get_task(name)
+    fewer = with_questions(task, 1)
+    assert (fewer.questions_per_context, fewer.variant) == (1, "questions.1")
+    for index in range(3):
+        whole, first = task.example(4, index), fewer.example(4, index)
+        assert first.context == whole.context
+        assert first.questions == whole.questions[:1]
+    assert with_questions(task, task.questions_per_context) == task
+    with pytest.raises(DatasetError, match=f"{name} asks 1 to"):
+        with_questions(task, task.questions_per_context + 1)
 
 
 @every_level

@@ -53,17 +53,19 @@ def ruler_task(
     answer_end: Literal["sentence", "tokens"] = "tokens",
     chance: float = 0.0,
     variant: str = "",
+    version: str = "1.0.0",
+    questions: int = 1,
 ) -> Task:
     """Returns a task of RULER; without a length its contexts have about 4,096 tokens of four
     characters."""
     task = Task(
         name=name,
-        version="1.0.0",
+        version=version,
         description=description,
         make=partial(make, length=USUAL_LENGTH),
         chances=(chance,),
         contexts={"quick": 12, "paper": 500},
-        questions_per_context=1,
+        questions_per_context=questions,
         instruction="",  # the context itself begins with what is to be done
         max_new_tokens=max_new_tokens,
         variant=variant,

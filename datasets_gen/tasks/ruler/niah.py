@@ -28,6 +28,7 @@ from datasets_gen.writing.prose import prose_of_tokens
 from datasets_gen.writing.questions import answerable
 
 MAX_NEW_TOKENS = 128
+ONE_QUESTION, SEVERAL_QUESTIONS = "1.0.0", "2.0.0"  # versions
 NEEDLE = "One of the special magic {kind} for {{subject}} is: {{answer}}."
 LEAD = "A special magic {one} is hidden in the text below. Remember it: you will be asked for the {one} afterwards."
 LEAD_OF_SEVERAL = (
@@ -58,9 +59,15 @@ class Form:
     haystack: Haystack
     key: Kind = "word"
     value: Kind = "number"
-    keys: int = 1  # with needles of their own, beside those of the haystack
+    keys: int = 1  # that may be asked for, beside those of the haystack
     values: int = 1  # of each key
-    queried: int = 1  # of the keys
+    queried: int = 1  # of the keys, in one question
+
+    @property
+    def questions(self) -> int:
+        """Returns how many questions a context has, each about another key. RULER asks the first:
+        what reading a context takes is spent better on several."""
+        return self.keys // self.queried
 
     @property
     def golds(self) -> int:
@@ -74,7 +81,7 @@ class Form:
             stated = f"a {self.value}"
         keys = f"a {self.key} as key"
         if self.keys > 1:
-            queried = "one" if self.queried == 1 else "all"
+            queried = "each" if self.queried == 1 else "all"
             keys = f"each of {self.keys} keys, {queried} of them asked for"
         return f"RULER's needles {IN_WORDS[self.haystack]}: {stated} for {keys}"
 
@@ -86,8 +93,9 @@ FORMS = {
         Form("niah_single_2", "prose"),
         Form("niah_single_3", "prose", value="uuid"),
         Form("niah_multikey_1", "prose", keys=4),
-        Form("niah_multikey_2", "needles"),
-        Form("niah_multikey_3", "needles", key="uuid", value="uuid"),
+        # RULER has one such key. Its needle looks as those of the haystack do.
+        Form("niah_multikey_2", "needles", keys=8),
+        Form("niah_multikey_3", "needles", key="uuid", value="uuid", keys=8),
         Form("niah_multivalue", "prose", values=4),
         Form("niah_multiquery", "prose", keys=4, queried=4),
     )
@@ -112,7 +120,7 @@ def draw_new(rng: random.Random, kind: Kind, used: set[str]) -> str:
 
 
 def _make(
-    rng: random.Random, _: Request, length: Length, form: Form, essays: Fill = prose_of_tokens
+    rng: random.Random, request: Request, length: Length, form: Form, essays: Fill = prose_of_tokens
 ) -> Draft:
     # No key and no value stands twice, not even in a haystack of needles, or a question might have
     # two answers. RULER draws without looking.
@@ -152,16 +160,21 @@ def _make(
         fill = noise_of_tokens if form.haystack == "noise" else essays
         hay = [*fill(for_hay, length, lambda hay: write(hay).text)]
     laid = write(hay)
-    queried = keys[: form.queried]
+    questions: list[Question] = []
     evidence: list[tuple[Span, ...]] = []
-    for key in queried:
-        # Of several values all are asked for, so that every one is evidence.
-        for needle, spans in zip(needles, laid.needles, strict=True):
-            if needle.words["subject"] == key:
-                evidence.append(spans)
+    for number in range(min(form.questions, request.questions)):
+        queried = keys[number * form.queried : (number + 1) * form.queried]
+        places: list[tuple[Span, ...]] = []
+        for key in queried:
+            # Of several values all are asked for, so that every one is evidence.
+            for needle, spans in zip(needles, laid.needles, strict=True):
+                if needle.words["subject"] == key:
+                    places.append(spans)
+        questions.append(_question(form, queried, laid.text, places))
+        evidence += places
     others = (spans[0].as_a("distractor") for spans in laid.needles if spans not in evidence)
-    question = _question(form, queried, laid.text, evidence)
-    return Draft(laid.text, occurrences(laid.text, used), (question,), (*laid.distractors, *others))
+    stated = occurrences(laid.text, used)
+    return Draft(laid.text, stated, tuple(questions), (*laid.distractors, *others))
 
 
 def _question(
@@ -188,7 +201,16 @@ def _niah(form: Form, essays: Fill = prose_of_tokens, variant: str = "") -> Task
     # several sentences.
     end: Literal["sentence", "tokens"] = "sentence" if form.golds == 1 else "tokens"
     make = partial(_make, form=form, essays=essays)
-    return ruler_task(form.name, form.description, make, MAX_NEW_TOKENS, end, variant=variant)
+    return ruler_task(
+        form.name,
+        form.description,
+        make,
+        MAX_NEW_TOKENS,
+        end,
+        variant=variant,
+        version=ONE_QUESTION if form.questions == 1 else SEVERAL_QUESTIONS,
+        questions=form.questions,
+    )
 
 
 def takes_essays(task: Task) -> bool:
