@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help run test pytest test-all ratchet mutants lint torture bench fetched suite gpu published claims readme docs pictures small-store clean
+.PHONY: help run test pytest test-all ratchet mutants lint torture bench fetched suite gpu published claims board readme docs pictures small-store clean
 
 # Lists each target with the words behind its two number signs.
 help:
@@ -108,6 +108,12 @@ claims: fetched $(TEXT) ## puts the claims of six texts to the test: hours
 		IFEVAL=$(IFEVAL) sh -c "$(BIN)/python -m kvbench claims $$options --site site/claims-$$name" < /dev/null \
 		&& cp site/claims-$$name/claims.json docs/claims/$$name.json \
 		&& $(BIN)/python -m docs.scripts.tables || exit 1; done < docs/claims/runs.txt
+
+# The runs of the board, by the commands of docs/board/runs.txt: about 30 hours of a core. Whatever ends it, the same
+# command goes on.
+board: fetched ## measures all methods on all models for the board: 30 hours
+	while read name options; do \
+		sh -c "$(BIN)/python -m kvbench run $$options --name board-$$name" < /dev/null || exit 1; done < docs/board/runs.txt
 
 # The tables of the README and of docs, from the registries, the command line and the measured files.
 readme: $(INSTALLED) ## writes the generated tables of README and docs

@@ -33,6 +33,7 @@ FOLDERS = (
     StudyFolder("bytes"),
     StudyFolder("routing", True, (*OBSERVED, "interventions"), OBSERVED, has_forecast=True),
     StudyFolder("published"),
+    StudyFolder("board"),
     StudyFolder(
         "numerics",
         tables=(
