@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.scorer import Scorer
 from datasets_gen.examples.task import INSTRUCTION, Draft, Request, Task
 from datasets_gen.tasks.own_questions import draft_rows, read_row
@@ -44,6 +45,11 @@ def drawn_task(
 
 
 def _make(draw: Draw, name: str, rng: random.Random, request: Request) -> Draft:
-    row = read_row(draw(rng), f"{name}, what it draws", name)
+    try:
+        drawn = draw(rng)
+    except Exception as error:  # of a user's function
+        reason = f"{type(error).__name__}: {error}"
+        raise DatasetError(f"the function of the task {name} raised {reason}") from error
+    row = read_row(drawn, f"{name}, what it draws", name)
     draft = draft_rows(row.row.context, [row])
     return Draft(draft.context, draft.stated, draft.questions[: request.questions], draft.spans)

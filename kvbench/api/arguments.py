@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from datasets_gen import KNOWN_TASKS, Task, questions_task
 from kvbench.api.results import RunResult
+from kvbench.experiments.catalogue import known_policies
 from kvbench.handed.scope import IN_MEMORY, Handed, HandedModel
 from kvbench.handed.tasks import with_code
 from kvbench.models.names import SHIPPED, reference_folder
@@ -101,6 +102,10 @@ class PressesInMemory:
             policy: Policy = in_memory.policy_in_memory(entry)
         except PolicyError as error:
             raise KVBenchError(f"{option}: {error}") from error
+        registered = known_policies().get(policy.name)
+        if registered is not None and registered is not entry:
+            # By its name a run would find the other one.
+            raise KVBenchError(f"{option}: kvbench has a policy {policy.name} itself: rename yours")
         if self.objects.setdefault(policy.name, entry) is not entry:
             raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
         self.policies[policy.name] = policy
@@ -119,6 +124,9 @@ class TasksInMemory:
         if value is None or isinstance(value, str):
             return value
         is_one = isinstance(value, Path | Task) or _is_rows(value)
+        if not is_one and not isinstance(value, list | tuple):
+            advice = "names, files, lists of dicts, a Dataset, or what kvbench.task makes"
+            raise KVBenchError(f"tasks are {advice}, not a {type(value).__name__}")
         return ",".join(self._name(entry) for entry in ([value] if is_one else value))
 
     def _name(self, entry: Any) -> str:

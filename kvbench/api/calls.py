@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kvbench.api.arguments import hand_in
+from kvbench.api.checked import check_kinds
+from kvbench.cli.result import UnmasteredError
 from kvbench.cli.words import check_interpreter, check_word
 from kvbench.handed.scope import Handed, handed_values, handing_in
-from kvbench.system.errors import as_user_error
+from kvbench.system.errors import KVBenchError, as_user_error
 from policies import LazyModule
 from policies.declaration.levels import LEVEL_KINDS
 
@@ -68,6 +70,7 @@ def library_call(
         bound.apply_defaults()
         try:
             check_interpreter()
+            check_kinds(public, bound.arguments)
             texts, handed = hand_in(bound.arguments, explicit)
             for name, value in texts.items():
                 _check(name, value)
@@ -83,10 +86,24 @@ def library_call(
         except Exception as error:
             if (explained := as_user_error(error)) is None:
                 raise
-            raise explained from error
+            for line in _advice(explained):
+                explained.add_note(line)
+            # In one line, without what called what to find it.
+            raise explained.with_traceback(None) from None
 
     vars(call)["__signature__"] = public
     return call
+
+
+def _advice(error: KVBenchError) -> list[str]:
+    """Returns what a command prints beside an error: the answers of a model that has too few right,
+    and what may help."""
+    if not isinstance(error, UnmasteredError):
+        return []
+    answers = []
+    for row in error.table.plain():
+        answers.append(", ".join(f"{name}: {value}" for name, value in row.items()))
+    return [*answers, *error.remedies]
 
 
 def _changed(signature: inspect.Signature, arguments: Mapping[str, Any]) -> list[str]:

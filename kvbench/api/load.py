@@ -7,6 +7,7 @@ from kvbench.api.calls import Call, library_call
 from kvbench.api.kinds import Folder
 from kvbench.api.results import RunResult
 from kvbench.experiments.options import check_tolerance
+from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def load(
         >>> import kvbench
         >>> kvbench.load("runs/first").cells()
     """
+    if not runs:
+        raise KVBenchError("load takes the folders of one or more runs, such as runs/first")
     check_tolerance(tolerance)
     opened: list[Store] = [stores.Store.open(Path(run)) for run in runs]
     return RunResult(opened, every_task, tolerance)

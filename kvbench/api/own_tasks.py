@@ -5,11 +5,13 @@ from typing import Literal
 
 from datasets_gen import INSTRUCTION, DatasetError, Scorer, Task, drawn_task
 from datasets_gen.tasks.drawn import Draw
+from kvbench.api.checked import checked
 from kvbench.system.errors import KVBenchError
 
 Judge = Callable[[str, str, str], float]
 
 
+@checked
 def task(
     *,
     name: str = "",
@@ -41,6 +43,9 @@ def task(
     Returns:
         What makes the task of a function.
 
+    Raises:
+        KVBenchError: A number makes no sense, or a scorer is none.
+
     Example:
         >>> import kvbench
         >>> @kvbench.task(chance=50)
@@ -49,6 +54,17 @@ def task(
         ...     context = f"The coin shows {side}."
         ...     return {"context": context, "question": "What does it show?", "answers": side}
     """
+
+    if not 0 <= chance <= 100:
+        raise KVBenchError(f"chance is a percentage from 0 to 100, not {chance:g}")
+    for number in (contexts, questions, max_new_tokens):
+        if number < 1:
+            raise KVBenchError(
+                f"contexts, questions and max_new_tokens are 1 or more, not {number}"
+            )
+    for entry in scorers:
+        if not isinstance(entry, Scorer):
+            raise KVBenchError(f"scorers are what kvbench.scorer() makes, not {entry!r:.60}")
 
     def make(draw: Draw) -> Task:
         description = (draw.__doc__ or draw.__name__).strip().splitlines()[0]
@@ -68,6 +84,7 @@ def task(
     return make
 
 
+@checked
 def scorer(
     *,
     name: str = "",

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbench.api import notebooks
+from kvbench.api.checked import checked
 from kvbench.cli.result import Result
+from kvbench.experiments.options import check_count
 from kvbench.handed.scope import NOTHING, Handed, handing_in
+from kvbench.studies.registry import SCORES
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import LazyModule, Level
 
@@ -29,6 +32,7 @@ download_tables = LazyModule("leaderboards.downloads.tables")
 pandas = LazyModule("pandas")
 sheets = LazyModule("leaderboards.downloads.sheets")
 sites = LazyModule("kvbench.publish.site")
+stored = LazyModule("kvbench.store.tables")
 worst = LazyModule("kvbench.publish.worst_answers")
 
 SAFE = "safe_ratio"  # begins the columns of a board that say what is safe
@@ -111,6 +115,17 @@ class RunResult:
         """
         return self._sheet(lambda part: download_tables.board_sheet(part.standings, part.boards))
 
+    def scores(self) -> "DataFrame":
+        """Returns what scorers of one's own, or of installed packages, gave to each answer.
+
+        Returns:
+            One row for each answer and scorer, with the range and the direction of that scorer;
+            none where a run has no such scorer.
+        """
+        frames = [store.table(stored.find_table(SCORES)).to_pandas() for store in self._stores]
+        scores: DataFrame = pandas.concat(frames, ignore_index=True)
+        return scores
+
     def safe(self) -> "DataFrame":
         """Returns up to which level each policy is safe, and what it loses there.
 
@@ -126,12 +141,13 @@ class RunResult:
         columns = [name for name in board.columns if name.startswith(SAFE)]
         return board[["mode", "task", "policy", *columns]]
 
+    @checked
     def examples(self, policy: str = "", worst: int = 5, **level: float) -> "DataFrame":
         """Returns the worst answers of a policy, beside those of the full cache.
 
         Args:
             policy: A policy of the run; by default its first method.
-            worst: How many answers.
+            worst: How many answers, 1 or more.
             **level: At which level, such as ``ratio=0.5``.
 
         Returns:
@@ -141,15 +157,17 @@ class RunResult:
         Raises:
             KVBenchError: The run has no such policy or level, or no answers of it yet.
         """
+        check_count("worst", worst)
         return find_examples(self._stores[0], policy, worst, level, self._handed)
 
+    @checked
     def figure(self, name: str = "right", task: str = "", width: str = "column") -> "Figure":
         """Draws a figure of the run for print.
 
         Args:
-            name: Such as ``right``, ``f1``, ``ger`` or ``tradeoff``, as ``kvbench figures --only``.
+            name: Such as ``right``, ``f1``, ``ger`` or ``tradeoff``; a wrong one lists all.
             task: Of which task; by default the mean over tasks, or the only task.
-            width: ``column``, ``page``, or one such as ``8cm``.
+            width: ``column``, ``page``, or a length such as ``8cm`` or ``3.25in``.
 
         Returns:
             A matplotlib figure in seaborn's style.
@@ -162,6 +180,7 @@ class RunResult:
         figure: Figure = printing.make_sheet(chosen, print_figures.read_paper(width, True))
         return figure
 
+    @checked
     def site(self, folder: str | Path | None = None) -> Path:
         """Writes the pages of the run.
 

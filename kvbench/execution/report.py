@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pandas import DataFrame
 
 from kvbench.experiments.catalogue import is_built_in
+from kvbench.handed.scope import find_handed_policy
 from kvbench.store.store import Store
 from kvbench.system.files import working_in
 from leaderboards.aggregate.audit import audit, write_lines
@@ -63,13 +64,20 @@ def fails_always(records: DataFrame, policy: str) -> str:
     return ""
 
 
+def _to_examine(policy: str, press: str) -> str:
+    """Says how a press of a user is examined. ``press``: as the command line names it."""
+    if find_handed_policy(policy) is not None:
+        return f"kvbench.doctor({policy}, model=...) examines it"
+    return DOCTOR.format(press)
+
+
 def broken(policy: str, reason: str, press: str) -> str:
     """Says what to do with a press that always fails: running it again will not help."""
     cause = reason.removeprefix(f"{policy} ")
     if is_built_in(policy):
         advice = LEAVE_OUT
     else:
-        advice = DOCTOR.format(shlex.quote(press))
+        advice = _to_examine(policy, shlex.quote(press))
     fault = f"{policy} {cause}; no answer of it is there, so that nothing is compared"
     return f"{fault}: {advice}"
 
@@ -112,5 +120,5 @@ def what_to_do(rows: Sequence[SummaryRow]) -> str:
     if all(map(is_built_in, failed)):
         advice = LEAVE_OUT
     else:
-        advice = DOCTOR.format("FILE:PRESS")
+        advice = _to_examine(failed[0], "FILE:PRESS")
     return f"{', '.join(failed)} failed everywhere: {advice}"

@@ -94,7 +94,14 @@ def where_defined(press: object) -> str:
         return ""
     if not _is_of_user_module(kind.__module__, file):
         return ""
-    return f" ({kind.__name__}, {file.name}:{line})"
+    return f" ({kind.__name__}, {_place(file, line)})"
+
+
+def _place(file: Path, line: int) -> str:
+    """Names a line of a file, or of a cell of a notebook, whose file has a number for a name."""
+    if file.is_file():
+        return f"{file.name}:{line}"
+    return f"line {line} of a cell"
 
 
 def where_in_user_code(error: BaseException) -> str:
@@ -107,7 +114,7 @@ def where_in_user_code(error: BaseException) -> str:
     for frame, line in frames:
         file = Path(frame.f_code.co_filename)
         if _is_of_user_module(str(frame.f_globals.get("__name__", "")), file):
-            place = f" ({file.name}:{line})"
+            place = f" ({_place(file, line)})"
     if isinstance(error, SyntaxError) and error.filename:
         place = f" ({Path(error.filename).name}:{error.lineno or 1})"
     if _misses_attentions(error, [frame for frame, _ in frames]):

@@ -136,8 +136,8 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
     ),
     "in place": (
         lambda s: ActingScorer(s.ratio, writes_to_its_keys),
-        "does it share the prefill?",
-        "it writes in place to the keys that it is handed",
+        "does it run?",
+        "its score writes into the hidden states, keys or values",
     ),
     "in place, unseen": (
         lambda s: ActingScorer(s.ratio, writes_unseen),

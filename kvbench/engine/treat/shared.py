@@ -251,7 +251,15 @@ def _ranked(
     """Returns the scores of a press in order."""
     assert isinstance(press, ScorerPress)
     with _isolated(inputs, press, copies) as isolated:
+        states = (isolated.hidden_states, isolated.keys, isolated.values)
+        versions = [tensor._version for tensor in states]
         scores: torch.Tensor = press.score(*isolated.arguments)
+        if [tensor._version for tensor in states] != versions:
+            # Of kvpress's own call these tensors are the cache, which it would have changed.
+            raise PressError(
+                "its score writes into the hidden states, keys or values that it is given, which "
+                "would change what the cache keeps: let it write into a clone"
+            )
     if scores.shape != inputs.keys.shape[:3]:
         raise PressError(
             f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}"

@@ -150,6 +150,10 @@ FAULTS: dict[str, tuple[Policy, str]] = {
         pressing("faulty", lambda s: TakesTooLittle()),
         "(TakesTooLittle, test_engine_faults.py:",
     ),
+    "scores in place": (
+        scoring(lambda m, h, keys, values, *_: values.mul_(0).sum(-1) + keys.norm(dim=-1)),
+        "its score writes into the hidden states, keys or values",
+    ),
     "scores are bool": (
         scoring(lambda m, h, keys, *_: keys[..., 0] > 0),
         "its scores are of type bool",
