@@ -16,6 +16,7 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 LARGEST_INT = 2**31 - 1
 CPUS = Path("/proc/cpuinfo")
+MEMORY = Path("/proc/self/statm")  # of this process, in pages: the second number is what it holds
 SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl(2)
 ENDING = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what Slurm, Kubernetes and kill send
 
@@ -44,6 +45,32 @@ def settle() -> None:
         library.mallopt(M_TRIM_THRESHOLD, LARGEST_INT)
     gc.collect()
     gc.freeze()
+
+
+class FreedMemory:
+    """Gives memory that was freed back to the system where keeping it has made a process grow.
+
+    What :func:`settle` keeps is cut into pieces by blocks of many sizes, and long runs grow by it:
+    SmolLM2 with 17 formats by 110 MB a context, to 10 GB of which 1 GB was in use."""
+
+    def __init__(self, growth: int = 2**31) -> None:
+        """``growth``: bytes above what it held before that are let go."""
+        self._growth = growth
+        self._held_before: int | None = None  # bytes; None until something was held
+
+    def give_back_growth(self) -> bool:
+        """Tells whether memory was given back. Call it between two pieces of work, each of which
+        frees most of what it takes: the next one pays a page fault for all that was given back."""
+        if platform.libc_ver()[0] != "glibc" or not MEMORY.is_file():
+            return False
+        held = int(MEMORY.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if self._held_before is None:
+            self._held_before = held
+        if held - self._held_before < self._growth:
+            return False
+        ctypes.CDLL(None).malloc_trim(0)
+        self._held_before = None
+        return True
 
 
 def die_with_parent(parent: int) -> None:
