@@ -21,7 +21,12 @@ from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.declaration import size_text
 from leaderboards.statistics.paired_difference import fewest_clusters
-from leaderboards.statistics.power import clusters_to_detect, smallest_detectable, usual_spread
+from leaderboards.statistics.power import (
+    ALIKE,
+    clusters_to_detect,
+    smallest_detectable,
+    usual_spread,
+)
 from leaderboards.statistics.safe_ratio import TOLERATED_LOSS, contexts_that_agree, excluded_by
 from leaderboards.statistics.text import count_text, range_text
 from policies import LazyModule, Policy
@@ -228,6 +233,10 @@ def contexts_rows(tasks: Sequence[AskedTask], tolerance: float) -> list[tuple[st
     agreeing = f"{contexts_that_agree(tolerance / 100)} if all answers agree"
     excluded = f"{fewest:,} exclude a loss of {ceil(100 * excluded_by(fewest))} at best"
     rows.append((f"and a loss below {tolerance:g} (safe)", f"{agreeing}; {excluded}"))
+    if any(load.questions > 1 for load in tasks):
+        least, most = ALIKE
+        alike = f"answers of one are alike by {least:g} to {most:g}, of 1"
+        rows.append(("a question more of a context", f"tells nearly as much as a context: {alike}"))
     return rows
 
 
