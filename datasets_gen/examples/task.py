@@ -234,34 +234,36 @@ class Task:
         return (self.example(seed, index, split, held_out=held_out) for index in range(count))
 
 
-def with_questions(task: Task, most: int) -> Task:
-    """Returns the task with the first ``most`` questions of each context. Raises
+def with_questions(task: Task, count: int) -> Task:
+    """Returns the task with the first ``count`` questions of each context. Raises
     :class:`DatasetError` for none, and for more than the task has.
 
     Contexts and questions are those of the whole task."""
-    asked = task.questions_per_context
-    if not 1 <= most <= asked:
-        raise DatasetError(f"{task.name} asks 1 to {asked} questions of a context, not {most}")
-    if most == asked:
+    all_questions = task.questions_per_context
+    if not 1 <= count <= all_questions:
+        raise DatasetError(
+            f"{task.name} asks 1 to {all_questions} questions of a context, not {count}"
+        )
+    if count == all_questions:
         return task
-    name = f"questions.{most}"
+    name = f"questions.{count}"
     return replace(
         task,
-        make=partial(_make_first, task.make, most, asked),
-        questions_per_context=most,
+        make=partial(_make_first, task.make, count, all_questions),
+        questions_per_context=count,
         variant=f"{name}+{task.variant}" if task.variant else name,
     )
 
 
 def _make_first(
     make: Callable[[random.Random, Request], Draft],
-    most: int,
-    asked: int,
+    count: int,
+    all_questions: int,
     rng: random.Random,
     request: Request,
 ) -> Draft:
-    draft = make(rng, replace(request, questions=asked))
-    return replace(draft, questions=draft.questions[: min(most, request.questions)])
+    draft = make(rng, replace(request, questions=all_questions))
+    return replace(draft, questions=draft.questions[: min(count, request.questions)])
 
 
 def at_level(task: Task, level: int) -> Task:

@@ -39,7 +39,7 @@ def check_kinds(signature: inspect.Signature, arguments: Mapping[str, Any]) -> N
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             entries = [*value.items()]
         for named, entry in entries:
-            if not _is_of(entry, kinds):
+            if not _fits(entry, kinds):
                 expected = " or ".join(IN_WORDS[kind] for kind in kinds if kind is not NONE)
                 raise KVBenchError(f"{named} is {expected}, not {entry!r:.60}")
 
@@ -66,7 +66,7 @@ def _plain_kinds(annotation: Any) -> tuple[type, ...]:
     return ()
 
 
-def _is_of(value: Any, kinds: tuple[type, ...]) -> bool:
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
     # True is a whole number to Python, and numbers of numpy are none of its own.
     if isinstance(value, bool):
         return bool in kinds

@@ -11,6 +11,7 @@ from kvbench.api.checked import checked
 from kvbench.cli.result import Result
 from kvbench.experiments.options import check_count
 from kvbench.handed.scope import NOTHING, Handed, handing_in
+from kvbench.store.tables import find_table
 from kvbench.studies.registry import SCORES
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import LazyModule, Level
@@ -32,7 +33,6 @@ download_tables = LazyModule("leaderboards.downloads.tables")
 pandas = LazyModule("pandas")
 sheets = LazyModule("leaderboards.downloads.sheets")
 sites = LazyModule("kvbench.publish.site")
-stored = LazyModule("kvbench.store.tables")
 worst = LazyModule("kvbench.publish.worst_answers")
 
 SAFE = "safe_ratio"  # begins the columns of a board that say what is safe
@@ -122,7 +122,7 @@ class RunResult:
             One row for each answer and scorer, with the range and the direction of that scorer;
             none where a run has no such scorer.
         """
-        frames = [store.table(stored.find_table(SCORES)).to_pandas() for store in self._stores]
+        frames = [store.table(find_table(SCORES)).to_pandas() for store in self._stores]
         scores: DataFrame = pandas.concat(frames, ignore_index=True)
         return scores
 

@@ -234,8 +234,7 @@ def contexts_rows(tasks: Sequence[AskedTask], tolerance: float) -> list[tuple[st
     excluded = f"{fewest:,} exclude a loss of {ceil(100 * excluded_by(fewest))} at best"
     rows.append((f"and a loss below {tolerance:g} (safe)", f"{agreeing}; {excluded}"))
     if any(load.questions > 1 for load in tasks):
-        least, most = ALIKE
-        alike = f"answers of one are alike by {least:g} to {most:g}, of 1"
+        alike = f"answers of one are alike by {ALIKE[0]:g} to {ALIKE[1]:g}, of 1"
         rows.append(("a question more of a context", f"tells nearly as much as a context: {alike}"))
     return rows
 

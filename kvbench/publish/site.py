@@ -22,6 +22,7 @@ from kvbench.publish.downloads import (
 )
 from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import describe_method
+from kvbench.publish.methods import find_left_out, methods_page
 from kvbench.publish.parts import Part, list_stores, make_parts
 from kvbench.publish.places import distinct_names
 from kvbench.publish.site_list import RUN, enlist, find_neighbours, site_folder
@@ -43,6 +44,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.pages.examples import EXAMPLE_COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
+from leaderboards.pages.methods import METHODS_PAGE, METHODS_TITLE
 from leaderboards.pages.results import Results, task_page
 from leaderboards.pages.uses import use_matrix
 from leaderboards.rendering.templating import Neighbours
@@ -230,6 +232,13 @@ def _write(
     method = describe_method(stored, [part.study_input.records for part in parts])
     neighbours = find_neighbours(folder)
     contents = _build_parts(parts, neighbours)
+    if left_out := find_left_out(stores):
+        page = methods_page(contents.results, stores, left_out, neighbours)
+        contents.pages[METHODS_PAGE] = page
+        contents.first.append(METHODS_PAGE)
+        leading, *others = contents.results
+        studies = {METHODS_TITLE: METHODS_PAGE, **leading.studies}
+        contents.results = [replace(leading, studies=studies), *others]
     renderers = page_renderers(contents.results, method.tasks, neighbours)
     for page, render in renderers.items():
         contents.pages[page] = render()

@@ -53,6 +53,9 @@ class Suite:
     if_aware: str | None = None  # policies of ``--mode aware``, where they are others
     needs_right_answers: bool = True  # of the full cache; else what it measures shows without them
     arguments: type[BaseModel] = NoArguments  # that stand behind its name in brackets
+    # Of a suite that places all methods: those that it leaves out, with the reason. Its site has a
+    # page of methods.
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def policies_in(self, mode: Mode) -> str | None:
         """Returns the policies that it has in a mode, as ``--policies`` takes them."""

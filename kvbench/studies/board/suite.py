@@ -115,4 +115,5 @@ SUITE = Suite(
     if_aware=",".join(FOR_QUESTIONS),
     levels={"ratio": "0.5,0.75,0.9"},
     limit=24,
+    left_out=LEFT_OUT,
 )

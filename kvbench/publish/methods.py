@@ -1,0 +1,71 @@
+"""Gathers what the page of methods tells of policies, where a run is of a suite that places all
+methods."""
+
+from collections.abc import Mapping, Sequence
+
+from kvbench.store.store import Store
+from kvbench.studies.registry import SUITES
+from leaderboards.pages.methods import RATIOS, AboutMethod, build_methods
+from leaderboards.pages.results import Results
+from leaderboards.rendering.templating import Neighbours
+from leaderboards.studies.published.content import scores
+from policies import POLICIES, Policy
+
+OWN_PREFILL = "a prefill of its own"
+
+
+def find_left_out(stores: Sequence[Store]) -> dict[str, str]:
+    """Returns the methods that suites which place all methods leave out, with the reasons; none
+    where no run is of such a suite."""
+    left_out: dict[str, str] = {}
+    for store in stores:
+        job = store.run.job
+        if job is not None and job.suite is not None:
+            left_out |= SUITES[job.suite].left_out
+    return left_out
+
+
+def methods_page(
+    results: Sequence[Results],
+    stores: Sequence[Store],
+    left_out: Mapping[str, str],
+    neighbours: Neighbours,
+) -> str:
+    """Builds the page of methods of some runs."""
+    methods: dict[str, AboutMethod] = {}
+    for store in stores:
+        for entry in store.identity.policies:
+            policy = POLICIES.get(entry.name)
+            idea = entry.name if policy is None else policy.description
+            needs = "" if policy is None else _needs(policy)
+            methods.setdefault(entry.name, AboutMethod(entry.family, idea, entry.paper, needs))
+    absent = {name: reason for name, reason in left_out.items() if name not in methods}
+    return build_methods(results, methods, absent, places_elsewhere(), neighbours)
+
+
+def _needs(policy: Policy) -> str:
+    """Says what a policy needs beside the model, in words."""
+    needs = []
+    if policy.prefill != "shared":
+        needs.append(OWN_PREFILL)
+    if policy.needs.calibration:
+        needs.append("a look at the model beforehand")
+    if policy.needs.question:
+        needs.append("the question in view")
+    if policy.needs.weights:
+        needs.append(policy.needs.weights)
+    return ", ".join(needs)
+
+
+def places_elsewhere() -> dict[str, int]:
+    """Returns the place of each policy on kvpress's own board, by its mean over both models at the
+    first ratio."""
+    by_policy: dict[str, list[float]] = {}
+    for (_, ratio, policy), score in scores("agnostic").items():
+        if ratio == RATIOS[0]:
+            by_policy.setdefault(policy, []).append(score)
+    means = {policy: sum(values) / len(values) for policy, values in by_policy.items()}
+    places: dict[str, int] = {}
+    for policy, mean in means.items():
+        places[policy] = 1 + sum(other > mean for other in means.values())
+    return places

@@ -1,0 +1,211 @@
+"""The page of methods: a table for each model, with a row for each method, its place among all and
+what it loses for each use."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, SummaryRow
+from leaderboards.boards.board import Standing
+from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO, difference_text
+from leaderboards.metrics import MEASURES
+from leaderboards.metrics.declaration import Measure
+from leaderboards.pages.results import Results, distinct_labels
+from leaderboards.pages.uses import NOT_RUN, Use, all_uses
+from leaderboards.rendering.templating import ALONE, Neighbours, render
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.safe_ratio import SafeRatio, lowest
+from policies.declaration.names import CONTROLS, FULL
+
+METHODS_PAGE, METHODS_TITLE = "methods.html", "All methods, with their places"
+RATIOS = (0.5, 0.75)  # of the cache that is removed, in columns of their own
+SAME = 1e-9  # ratios that differ only by how they are written
+WRONG, LEAKAGE = MEASURES["wrong_of_answered"], MEASURES["leakage"]
+SECONDS = MEASURES["compression_seconds"]
+PLACE, ELSEWHERE = "place", "kvpress’s board"
+NOT_THERE = "kvpress’s board of 8B models does not have it"
+NO_SUCH_ROW = "no answer is judged so"
+
+
+@dataclass(frozen=True)
+class AboutMethod:
+    """Tells what a policy is, whatever the model."""
+
+    family: str
+    idea: str  # in plain words
+    paper: str
+    needs: str  # beside the model, such as a second reading; empty where it needs nothing
+
+
+@dataclass(frozen=True)
+class MethodsTable:
+    """Holds the methods on one model, by place."""
+
+    identifier: str
+    title: str
+    note: str  # what was asked
+    columns: tuple[str, ...]
+    methods: tuple[TableRow, ...]
+    controls: tuple[TableRow, ...]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Says why cells are blank."""
+        return blank_reasons(self.columns, (*self.methods, *self.controls))
+
+
+def build_methods(
+    results: Sequence[Results],
+    methods: Mapping[str, AboutMethod],
+    left_out: Mapping[str, str],
+    elsewhere: Mapping[str, int],
+    neighbours: Neighbours = ALONE,
+) -> str:
+    """Builds the page as text. ``methods``: by policy. ``left_out``: why a method is not there.
+    ``elsewhere``: the place of a policy on kvpress's own board."""
+    tables = []
+    for number, (of_setting, label) in enumerate(
+        zip(results, distinct_labels(results), strict=True), start=1
+    ):
+        title = label or of_setting.model
+        tables.append(methods_table(of_setting, f"methods-{number}", title, elsewhere))
+    return render(
+        "methods.html.j2",
+        ("address.js", "page.js", "methods.js"),
+        neighbours,
+        tables=tables,
+        methods=methods,
+        families=sorted({method.family for method in methods.values() if method.family}),
+        left_out=left_out,
+        tolerance=f"{results[0].tolerance:g}",
+    )
+
+
+def methods_table(
+    results: Results, identifier: str, title: str, elsewhere: Mapping[str, int]
+) -> MethodsTable:
+    """Makes the table of one model; methods without a place stand behind all others."""
+    uses = all_uses(results)
+    standings: dict[str, dict[str, Standing]] = {}  # by policy and task
+    for (_, task), of_board in results.standings.items():
+        for standing in of_board:
+            standings.setdefault(standing.policy, {})[task] = standing
+    columns = [PLACE]
+    for use in uses:
+        columns += [f"{use.name}, {ratio:g}" for ratio in RATIOS]
+    columns += ["wrong of answered", "leakage", "seconds", "bytes", ELSEWHERE]
+    methods, controls = [], []
+    for policy, by_task in standings.items():
+        if policy == FULL:
+            continue
+        line = _line(policy, by_task, uses, results, elsewhere)
+        if policy in CONTROLS:
+            controls.append(line)
+        else:
+            methods.append(line)
+    methods.sort(key=_sort_key)
+    contexts = [f"{use.name} {use.contexts}" for use in uses]
+    return MethodsTable(
+        identifier,
+        title,
+        f"Contexts: {', '.join(contexts)}",
+        tuple(columns),
+        tuple(methods),
+        tuple(controls),
+    )
+
+
+def _sort_key(line: TableRow) -> tuple[bool, float]:
+    place = line.cells[0].sort
+    return place is None, place or 0.0
+
+
+def _line(
+    policy: str,
+    by_task: Mapping[str, Standing],
+    uses: Sequence[Use],
+    results: Results,
+    elsewhere: Mapping[str, int],
+) -> TableRow:
+    cells = [_place_cell(by_task.get(results.shown[0]))]
+    for use in uses:
+        safe = _safe(by_task, use)
+        cells += [_loss_cell(safe, ratio) for ratio in RATIOS]
+    rows = _rows_at(results, policy)
+    overall = rows.get(results.shown[0])
+    cells.append(_measure_cell(WRONG, overall))
+    leaking = [row for row in rows.values() if LEAKAGE.value(row) is not None]
+    cells.append(_measure_cell(LEAKAGE, leaking[0] if leaking else None))
+    cells.append(_measure_cell(SECONDS, overall))
+    cells.append(_bytes_cell(results, policy, rows))
+    if policy in elsewhere:
+        cells.append(TableCell(f"{elsewhere[policy]}", sort=elsewhere[policy]))
+    else:
+        cells.append(TableCell.blank(NOT_THERE))
+    return TableRow(policy, tuple(cells))
+
+
+def _place_cell(standing: Standing | None) -> TableCell:
+    """Makes the cell of a place with its interval."""
+    if standing is None:
+        return TableCell.blank(NOT_RUN)
+    rank = standing[RANK]
+    if isinstance(rank, Blank):
+        return TableCell.blank(rank.reason, rank.short)
+    cell: TableCell = RANK.cell(rank)
+    return cell
+
+
+def _safe(by_task: Mapping[str, Standing], use: Use) -> SafeRatio | Blank:
+    of_use: dict[str, SafeRatio | Blank] = {}
+    for task in use.tasks:
+        standing = by_task.get(task)
+        of_use[task] = Blank(NOT_RUN) if standing is None else standing[SAFE_RATIO]
+    return lowest(of_use)
+
+
+def _loss_cell(safe: SafeRatio | Blank, ratio: float) -> TableCell:
+    """Makes the cell of a loss at a ratio: over several tasks of the worst. What has one level has
+    the same loss at each."""
+    if isinstance(safe, Blank):
+        return TableCell.blank(safe.reason, safe.short)
+    for loss in safe.levels:
+        if safe.kind is None or abs(loss.level - ratio) < SAME:
+            mean, _, interval = difference_text(loss.difference, safe.tolerance).partition(" ")
+            detail = f"{interval} {loss.verdict}" if not safe.withheld else interval
+            return TableCell(mean, detail.strip(), loss.difference.mean)
+    return TableCell.blank("it was not run at this ratio")
+
+
+def _rows_at(results: Results, policy: str) -> dict[str, SummaryRow]:
+    """Returns the rows of a policy by task: at the first of the ratios, or at its only level."""
+    rows: dict[str, SummaryRow] = {}
+    for row in results.rows:
+        is_there = row.ratio is not None and abs(row.ratio - RATIOS[0]) < SAME
+        if row.policy == policy and (is_there or row.level == 0.0):
+            rows[row.task] = row
+    return rows
+
+
+def _measure_cell(measure: Measure, row: SummaryRow | None) -> TableCell:
+    value = None if row is None else measure.value(row)
+    if value is None:
+        return TableCell.blank(NO_SUCH_ROW)
+    return TableCell(measure.text(value), sort=value)
+
+
+def _bytes_cell(results: Results, policy: str, rows: Mapping[str, SummaryRow]) -> TableCell:
+    """Makes the cell of the bytes that are held, in percent of the full cache's, in the mean over
+    tasks."""
+    shares = []
+    for full in results.rows:
+        if full.policy != FULL or full.task == ALL_TASKS or full.task not in rows:
+            continue
+        whole, held = KV_BYTES.value(full), KV_BYTES.value(rows[full.task])
+        if whole and held is not None:
+            shares.append(100 * held / whole)
+    if not shares:
+        return TableCell.blank(NO_SUCH_ROW)
+    mean = sum(shares) / len(shares)
+    return TableCell(f"{mean:.0f} %", sort=mean)

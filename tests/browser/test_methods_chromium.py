@@ -1,0 +1,105 @@
+"""The page of methods in a real browser: places, losses, filters, and all of it in the address."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO
+from leaderboards.pages.methods import AboutMethod, build_methods, methods_table
+from leaderboards.pages.results import Results
+from leaderboards.statistics.rank import RankInterval
+from leaderboards.statistics.safe_ratio import SafeRatio
+from tests.support.browsing.chromium import Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.browsing.pages import results_of
+from tests.support.records.synthetic_records import realistic_records
+
+POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "tova")
+TASKS = ["base", "niah_single_2"]
+METHODS = {
+    "snapkv": AboutMethod("scorer", "Attention from the last tokens", "arXiv 2404.14469", ""),
+    "tova": AboutMethod("scorer", "Attention from the last token", "-", "a prefill of its own"),
+    HOSTILE: AboutMethod("plug-in", HOSTILE, "-", ""),
+}
+SHOWN = "[...document.querySelectorAll('.methods')].filter(each => !each.hidden)"
+ROWS = f"[...{SHOWN}[0].querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.dataset.name)"
+
+
+def hostile(one: dict[str, Any]) -> dict[str, Any]:
+    return one | {"policy": HOSTILE} if one["policy"] == "knorm" else one
+
+
+def results_on(model: str) -> Results:
+    records = realistic_records(
+        policies=POLICIES, ratios=[0.5, 0.75], contexts=8, change=hostile, tasks=TASKS
+    )
+    return results_of(records, model, {"seed": 0}, f"runs/{model}")
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return results_on("toy")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
+    text = build_methods(
+        [results, results_on("other")],
+        METHODS,
+        left_out={"think": "it removes at most 0.49 of the cache"},
+        elsewhere={"snapkv": 11},
+    )
+    file = tmp_path_factory.mktemp("site") / "methods.html"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_cells_are_the_standings_of_the_boards(results: Results) -> None:
+    table = methods_table(results, "methods-1", "toy", {"snapkv": 11})
+    assert {line.name for line in table.methods} == {"snapkv", "tova", HOSTILE}
+    assert {line.name for line in table.controls} == {"oracle", "random", "recency"}
+    places = [line.cells[0].sort for line in table.methods]
+    assert places == sorted(places, key=lambda place: (place is None, place))
+    by_policy = {one.policy: one for one in results.standings["agnostic", "all"]}
+    (of_base,) = [one for one in results.standings["agnostic", "base"] if one.policy == "tova"]
+    (line,) = [line for line in table.methods if line.name == "tova"]
+    cells = dict(zip(table.columns, line.cells, strict=True))
+    rank, safe = by_policy["tova"][RANK], of_base[SAFE_RATIO]
+    assert isinstance(rank, RankInterval)
+    assert isinstance(safe, SafeRatio)
+    assert cells["place"].sort == rank.rank
+    for loss in safe.levels:
+        cell = cells[f"short QA, {loss.level:g}"]
+        assert cell.sort == pytest.approx(loss.difference.mean)
+        assert cell.detail.endswith(loss.verdict)
+    assert cells["kvpress’s board"].is_blank
+    (other,) = [line for line in table.methods if line.name == "snapkv"]
+    assert other.cells[-1].text == "11"
+
+
+@needs_chromium
+@on_every_screen
+def test_the_page_is_quiet_and_fits(browser: Chromium, page: Path, width: int, scheme: str) -> None:
+    browser.open_quietly(page, width, scheme)
+    text = browser.evaluate("document.body.textContent").replace("\u200b", "")
+    assert HOSTILE in text
+    assert "it removes at most 0.49 of the cache" in text
+
+
+@needs_chromium
+def test_rows_are_chosen_and_sorted_and_the_address_keeps_it(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    in_order = browser.evaluate(ROWS)
+    assert {*in_order} == {"snapkv", "tova", HOSTILE, "oracle", "random", "recency"}
+    assert browser.evaluate(f"{SHOWN}.map(each => each.dataset.title)") == ["toy"]
+    browser.open(page, fragment="model=other&family=scorer")
+    assert browser.evaluate(f"{SHOWN}.map(each => each.dataset.title)") == ["other"]
+    assert sorted(browser.evaluate(ROWS)) == ["snapkv", "tova"]
+    browser.open(page, fragment="name=SNAP&sort=descending:place")
+    assert browser.evaluate(ROWS) == ["snapkv"]
+    assert browser.evaluate("document.getElementById('filter-name').value") == "SNAP"
+    browser.open(page, fragment="sort=descending:place")
+    backwards = [name for name in browser.evaluate(ROWS) if name in METHODS]
+    assert backwards == [name for name in in_order if name in METHODS][::-1]
