@@ -182,7 +182,7 @@ def on_this_machine(job: Job, grid: Grid, loaded: LoadedModel | None = None) -> 
     else:
         model = model_of(job)
     if model.date and model.date != today():
-        message = f"the chat template tells {model.date}, as in a run before"
+        message = f"the chat template tells {model.date}, which is not today"
         console.print(f"{message}: --date gives another day", soft_wrap=True)
     grid = leave_out_tasks(grid, model.tokenizer, job)
     missing = missing_weights(grid.policies, model)

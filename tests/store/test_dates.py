@@ -47,18 +47,24 @@ def test_the_day_is_that_given_or_of_this_run_or_of_the_latest_beside_it_or_toda
         with_date(job.model_copy(update={"date": "tomorrow"}), runs)
 
 
+def set_today(monkeypatch: pytest.MonkeyPatch, day: str) -> None:
+    """Sets the day for all that ask for it: what one of them took from the clock of the machine
+    would be another day tomorrow."""
+    for module in ("kvbench.store.dates", "kvbench.execution.local", "kvbench.models.load"):
+        monkeypatch.setattr(f"{module}.today", lambda: day)
+
+
 def test_a_run_of_a_template_with_a_day_goes_on_tomorrow_lends_its_answers_and_is_replayed(
     cli: CommandLine, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(shutil.copytree(toy_folder, tmp_path / "model"))
     template = folder / "chat_template.jinja"
     template.write_text("{{ strftime_now('%d %b %Y') }} " + template.read_text())
-    today = "kvbench.store.dates.today"
-    monkeypatch.setattr(today, lambda: "2026-11-27")
+    set_today(monkeypatch, "2026-11-27")
     begun = cli.run("--model", folder)
     assert begun.identity.date == "2026-11-27"
     assert all("27 Nov 2026" in prompt for prompt in begun.identity.prompts.values())
-    monkeypatch.setattr(today, lambda: "2026-11-28")
+    set_today(monkeypatch, "2026-11-28")
     calls = record_calls(monkeypatch)
     cli.run("--model", folder)
     assert calls == [], "the run is finished, tomorrow too"
@@ -84,7 +90,7 @@ def test_runs_without_a_day_are_the_same_on_every_day(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = cli.run()
-    monkeypatch.setattr("kvbench.store.dates.today", lambda: "2031-01-01")
+    set_today(monkeypatch, "2031-01-01")
     assert first.identity.date == ""
     assert json.loads((cli.folder / "runs/x/run.json").read_text())["identity"]["date"] == ""
     assert cli.run(name="y").identity.differences(first.identity) == []
