@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from kvbench.store.store import Store
 from kvbench.studies.registry import SUITES
-from leaderboards.pages.methods import RATIOS, AboutMethod, build_methods
+from leaderboards.pages.methods import AboutMethod, build_methods
 from leaderboards.pages.results import Results
 from leaderboards.rendering.templating import Neighbours
-from leaderboards.studies.published.content import scores
 from policies import POLICIES, Policy
 
 OWN_PREFILL = "a prefill of its own"
@@ -40,7 +39,7 @@ def methods_page(
             needs = "" if policy is None else _needs(policy)
             methods.setdefault(entry.name, AboutMethod(entry.family, idea, entry.paper, needs))
     absent = {name: reason for name, reason in left_out.items() if name not in methods}
-    return build_methods(results, methods, absent, places_elsewhere(), neighbours)
+    return build_methods(results, methods, absent, neighbours)
 
 
 def _needs(policy: Policy) -> str:
@@ -55,17 +54,3 @@ def _needs(policy: Policy) -> str:
     if policy.needs.weights:
         needs.append(policy.needs.weights)
     return ", ".join(needs)
-
-
-def places_elsewhere() -> dict[str, int]:
-    """Returns the place of each policy on kvpress's own board, by its mean over both models at the
-    first ratio."""
-    by_policy: dict[str, list[float]] = {}
-    for (_, ratio, policy), score in scores("agnostic").items():
-        if ratio == RATIOS[0]:
-            by_policy.setdefault(policy, []).append(score)
-    means = {policy: sum(values) / len(values) for policy, values in by_policy.items()}
-    places: dict[str, int] = {}
-    for policy, mean in means.items():
-        places[policy] = 1 + sum(other > mean for other in means.values())
-    return places

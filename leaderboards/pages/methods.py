@@ -16,7 +16,11 @@ from leaderboards.pages.uses import NOT_RUN, Use, all_uses
 from leaderboards.rendering.templating import ALONE, Neighbours, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.safe_ratio import SafeRatio, lowest
+from policies.declaration.lazy import LazyModule
 from policies.declaration.names import CONTROLS, FULL
+
+# A run that is of no board needs nothing of it.
+published = LazyModule("leaderboards.studies.published.content")
 
 METHODS_PAGE, METHODS_TITLE = "methods.html", "All methods, with their places"
 RATIOS = (0.5, 0.75)  # of the cache that is removed, in columns of their own
@@ -59,12 +63,11 @@ def build_methods(
     results: Sequence[Results],
     methods: Mapping[str, AboutMethod],
     left_out: Mapping[str, str],
-    elsewhere: Mapping[str, int],
     neighbours: Neighbours = ALONE,
 ) -> str:
-    """Builds the page as text. ``methods``: by policy. ``left_out``: why a method is not there.
-    ``elsewhere``: the place of a policy on kvpress's own board."""
+    """Builds the page as text. ``methods``: by policy. ``left_out``: why a method is not there."""
     tables = []
+    elsewhere = places_elsewhere()
     for number, (of_setting, label) in enumerate(
         zip(results, distinct_labels(results), strict=True), start=1
     ):
@@ -82,10 +85,25 @@ def build_methods(
     )
 
 
+def places_elsewhere() -> dict[str, int]:
+    """Returns the place of each policy on kvpress's own board, by its mean over both models at the
+    first ratio."""
+    by_policy: dict[str, list[float]] = {}
+    for (_, ratio, policy), score in published.scores("agnostic").items():
+        if ratio == RATIOS[0]:
+            by_policy.setdefault(policy, []).append(score)
+    means = {policy: sum(values) / len(values) for policy, values in by_policy.items()}
+    places: dict[str, int] = {}
+    for policy, mean in means.items():
+        places[policy] = 1 + sum(other > mean for other in means.values())
+    return places
+
+
 def methods_table(
     results: Results, identifier: str, title: str, elsewhere: Mapping[str, int]
 ) -> MethodsTable:
-    """Makes the table of one model; methods without a place stand behind all others."""
+    """Makes the table of one model; methods without a place stand behind all others.
+    ``elsewhere``: the place of a policy on kvpress's own board."""
     uses = all_uses(results)
     standings: dict[str, dict[str, Standing]] = {}  # by policy and task
     for (_, task), of_board in results.standings.items():

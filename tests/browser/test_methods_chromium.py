@@ -49,7 +49,6 @@ def page(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
         [results, results_on("other")],
         METHODS,
         left_out={"think": "it removes at most 0.49 of the cache"},
-        elsewhere={"snapkv": 11},
     )
     file = tmp_path_factory.mktemp("site") / "methods.html"
     file.write_text(text, encoding="utf-8")

@@ -125,6 +125,7 @@ OF_SUITES: dict[str, dict[str, object]] = {
     "errors": {"tasks": "base", "policies": ["int3", "same_sign(tensor=V)"]},
     "bytes": {"tasks": "base", "policies": ["int8", "knorm+int8", "snapkv+pages16", "tova+shared"]},
     "published": {"tasks": "niah_multikey_1", "context_tokens": 400},
+    "board": {"tasks": "base", "policies": ["merging_snapkv", "simlayerkv"]},
     "numerics": {"tasks": "base", "dtypes": "fp32,fp16", "max_new_tokens": 3},
 }
 

@@ -2,18 +2,21 @@
 
 from pathlib import Path
 
-from kvbench.publish.methods import places_elsewhere
+from leaderboards.pages.methods import places_elsewhere
 from tests.support.models.runs import CommandLine
 
 
-def test_a_run_of_the_board_gets_a_page_of_methods(cli: CommandLine) -> None:
-    options = ("--tasks", "base", "--ratios", "0.5", "--limit", 2, "--context-tokens", "native")
-    assert cli("run", "--model", cli.model, "--policies", "knorm", *options, "--name", "plain") == 0
-    assert Path("site/plain/index.html").is_file()
-    assert not Path("site/plain/methods.html").exists()
-    chosen = ("--suite", "board", "--policies", "knorm,keydiff,q8_0", "--name", "board")
-    assert cli("run", "--model", cli.model, *chosen, *options) == 0, cli.err
-    page = Path("site/board/methods.html")
+def test_a_run_of_the_board_gets_a_page_of_methods(cli: CommandLine, tmp_path: Path) -> None:
+    def run(name: str, *words: str) -> Path:
+        site = tmp_path / name
+        options = ("--tasks", "base", "--ratios", "0.5", "--limit", 2, "--context-tokens", "native")
+        places = ("--model", cli.model, "--out", tmp_path / "runs", "--site", site)
+        assert cli("run", *words, *options, *places, "--name", name) == 0, cli.err
+        assert (site / "index.html").is_file()
+        return site / "methods.html"
+
+    assert not run("plain", "--policies", "knorm").exists()
+    page = run("board", "--suite", "board", "--policies", "knorm,keydiff,q8_0")
     text = page.read_text(encoding="utf-8")
     for name in ("knorm", "keydiff", "q8_0", "oracle"):
         assert f'data-name="{name}"' in text
@@ -23,5 +26,5 @@ def test_a_run_of_the_board_gets_a_page_of_methods(cli: CommandLine) -> None:
 
 def test_places_on_the_board_of_kvpress_are_counted_by_the_mean_of_both_models() -> None:
     places = places_elsewhere()
-    assert sorted(places.values())[0] == 1
+    assert min(places.values()) == 1
     assert places["kvzip"] < places["keydiff"] < places["snapkv"] < places["random"]
