@@ -18,6 +18,7 @@ from pydantic import BaseModel
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from datasets_gen import unknown_name
+from docs.scripts.engines import engines
 from docs.scripts.first_press import first_press
 from docs.scripts.library import library
 from docs.scripts.markdown import NOT_MEASURED, items, table
@@ -323,6 +324,7 @@ def gpu() -> str:
 
 MAKERS = (
     library,
+    engines,
     log_json,
     first_press,
     tasks,
