@@ -234,6 +234,11 @@ class Task:
         return (self.example(seed, index, split, held_out=held_out) for index in range(count))
 
 
+def _join_variant(name: str, task: Task) -> str:
+    """Puts the name of a change before the variant that a task has already."""
+    return f"{name}+{task.variant}" if task.variant else name
+
+
 def with_questions(task: Task, count: int) -> Task:
     """Returns the task with the first ``count`` questions of each context. Raises
     :class:`DatasetError` for none, and for more than the task has.
@@ -251,7 +256,7 @@ def with_questions(task: Task, count: int) -> Task:
         task,
         make=partial(_make_first, task.make, count, all_questions),
         questions_per_context=count,
-        variant=f"{name}+{task.variant}" if task.variant else name,
+        variant=_join_variant(name, task),
     )
 
 
@@ -283,7 +288,7 @@ def at_level(task: Task, level: int) -> Task:
         make=partial(_make_at_level, task.make, level),
         level=f"{level} of {task.top_level}" if level < task.top_level else "",
         chances=(task.chances[level],),
-        variant=f"{name}+{task.variant}" if task.variant else name,
+        variant=_join_variant(name, task),
         with_length=task.with_length and partial(_lengthen_at_level, task.with_length, level),
     )
 
