@@ -25,6 +25,7 @@ from policies.declaration.names import (
 )
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.policy import (
+    FIRST_VERSION,
     Baseline,
     CacheTreatment,
     HeadRows,
@@ -44,6 +45,7 @@ from policies.treatments.deployed import PROTECTED
 __all__ = [
     "ABSENT",
     "CONTROLS",
+    "FIRST_VERSION",
     "FULL",
     "LEVEL_KINDS",
     "PLAIN",

@@ -8,7 +8,14 @@ from functools import partial
 from policies.declaration.lazy import LazyMapping, LazyModule, torch
 from policies.declaration.levels import LEVEL_KINDS
 from policies.declaration.names import PLAIN, PolicyError, plain_and_way
-from policies.declaration.policy import Argument, CacheTreatment, Policy, Press, Situation
+from policies.declaration.policy import (
+    FIRST_VERSION,
+    Argument,
+    CacheTreatment,
+    Policy,
+    Press,
+    Situation,
+)
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import (
     CacheRows,
@@ -141,6 +148,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         # it.
         prefill="private" if way.treatment.wrap else plain.prefill,
         random=plain.random or way.random,
+        version=_joined_version(plain, way),
         paper_arguments={**way.paper_arguments, **plain.paper_arguments},
         per_question=plain.per_question or way.per_question,
         same_as=simpler(name),
@@ -149,6 +157,13 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         needs=replace(plain.needs, donor=needs_donor, check_model=check_model),
         treatment=_one_after_the_other(plain.treatment, way.treatment, way.name),
     )
+
+
+def _joined_version(plain: Policy, way: Policy) -> str:
+    """Returns a version that is another one where either part gets a new one."""
+    if way.version == FIRST_VERSION:
+        return plain.version
+    return f"{plain.version}+{way.version}"
 
 
 def _one_after_the_other(

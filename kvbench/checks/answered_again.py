@@ -16,6 +16,7 @@ from kvbench.execution.local import is_small
 from kvbench.experiments.grid import arguments_and_origin, device_name, package_versions
 from kvbench.models.libraries import library_contents, switches
 from kvbench.models.load import LoadedModel, load_model
+from kvbench.store.packing import BY_LAYER
 from kvbench.store.press_sources import kept_press
 from kvbench.store.tables import Record, StoredTable
 
@@ -77,6 +78,8 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
     tables: Sequence[StoredTable] = ()
     if is_same_machine:
         compared = set(Record.model_fields) - NEVER_THE_SAME
+        if submission.store.is_packed:
+            compared -= {*BY_LAYER}
         tables = submission.store.study_tables
     # The whole run, and not only what is drawn: policies treat a context in the company that they
     # had.
@@ -124,8 +127,9 @@ def _contexts_to_answer(submission: Submission) -> Mapping[Context, Sequence[Rec
     for answer in submission.answers:
         record = answer.record
         is_here = record.task in submission.tasks and record.policy in submission.policies
-        # What failed there may succeed here, as with more memory.
-        if is_here and record.status == "ok":
+        # What failed there may succeed here, as with more memory. A packed run has the tokens of
+        # its examples alone.
+        if is_here and record.status == "ok" and record.output_token_ids is not None:
             contexts[record.task, answer.question.example_index].append(record)
     return contexts
 

@@ -193,6 +193,7 @@ class Grid:
             arguments=arguments,
             origin=origin,
             arguments_at_tokens=ARGUMENTS_AT,
+            version=policy.version,
             levels=by_kind(policy.levels_among(self.points)),
             repeats=repeats,
             tasks=tuple(tasks),

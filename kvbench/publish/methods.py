@@ -29,15 +29,18 @@ def methods_page(
     stores: Sequence[Store],
     left_out: Mapping[str, str],
     neighbours: Neighbours,
+    stale: Mapping[str, str],
 ) -> str:
-    """Builds the page of methods of some runs."""
+    """Builds the page of methods of some runs. ``stale``: by policy, why its answers are of another
+    version."""
     methods: dict[str, AboutMethod] = {}
     for store in stores:
         for entry in store.identity.policies:
             policy = POLICIES.get(entry.name)
             idea = entry.name if policy is None else policy.description
             needs = "" if policy is None else _needs(policy)
-            methods.setdefault(entry.name, AboutMethod(entry.family, idea, entry.paper, needs))
+            about = AboutMethod(entry.family, idea, entry.paper, needs, stale.get(entry.name, ""))
+            methods.setdefault(entry.name, about)
     absent = {name: reason for name, reason in left_out.items() if name not in methods}
     return build_methods(results, methods, absent, neighbours)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pandas import DataFrame
 
+from kvbench.board.pieces import Piece, board_groups, stale_policies
 from kvbench.execution.report import what_to_do
 from kvbench.publish.downloads import (
     FOLDER,
@@ -98,6 +99,8 @@ def publish_summary(store: Store, records: DataFrame, every_task: bool = False) 
     out nothing where ``every_task``. Raises :class:`KVBenchError` where records cannot be
     aggregated or the file cannot be written."""
     rows = rows_of_run(store, records)
+    if store.is_packed:
+        return rows
     content = json.dumps([row.model_dump() for row in rows], indent=1)
     # A run that is at work writes its own summary at its end.
     with suppress(AtWorkError), working_in(store.folder):
@@ -200,6 +203,21 @@ def publish_sites(
     return _write(groups, records, site_folder(folder, stores), every_task, tolerance)[0].pages
 
 
+def publish_board(
+    pieces: Sequence[Piece],
+    folder: Path,
+    every_task: bool = False,
+    tolerance: float | None = None,
+) -> Sequence[Path]:
+    """Writes the pages of packed runs, whatever code and machine made them, and returns the pages
+    to begin with. Raises :class:`KVBenchError` where records cannot be aggregated or a file cannot
+    be written."""
+    groups = board_groups(pieces)
+    records = [group.records() for group in groups]
+    stale = stale_policies(pieces)
+    return _write(groups, records, folder, every_task, tolerance, stale)[0].pages
+
+
 @dataclass
 class _Contents:
     """Collects what a site holds while its parts are built."""
@@ -216,9 +234,10 @@ def _write(
     folder: Path,
     every_task: bool = False,
     tolerance: float | None = None,
+    stale: Mapping[str, str] | None = None,
 ) -> list[PublishedRun]:
     """Writes all files of a site; returns each group as it was published, with the pages of the
-    whole site to begin with."""
+    whole site to begin with. ``stale``: by policy, why its answers are of another version."""
     rows: list[list[SummaryRow]] = []
     for group, frame in zip(groups, records, strict=True):
         rows.append(_summarise(group, frame, every_task, is_alone=len(groups) == 1))
@@ -233,7 +252,7 @@ def _write(
     neighbours = find_neighbours(folder)
     contents = _build_parts(parts, neighbours)
     if left_out := find_left_out(stores):
-        page = methods_page(contents.results, stores, left_out, neighbours)
+        page = methods_page(contents.results, stores, left_out, neighbours, stale or {})
         contents.pages[METHODS_PAGE] = page
         contents.first.append(METHODS_PAGE)
         leading, *others = contents.results

@@ -33,6 +33,9 @@ class RunGroup:
 
     stores: tuple[Store, ...]
     setting: str = ""  # the names of its runs, where another group has their model and mode
+    # Its runs may be of any code and machine, whose rounding may write another answer: that of the
+    # first is taken.
+    across_code: bool = False
 
     @property
     def identity(self) -> Identity:
@@ -55,7 +58,8 @@ class RunGroup:
             records = store.frame()
             former_keys = pd.MultiIndex.from_frame(together[KEY])
             twice = pd.MultiIndex.from_frame(records[KEY]).isin(former_keys)
-            if fault := _difference(together, records[twice]):
+            fault = "" if self.across_code else _difference(together, records[twice])
+            if fault:
                 others = ", ".join(str(other.folder) for other in self.stores if other is not store)
                 advice = "leave one of them out"
                 raise KVBenchError(f"{store.folder} and {others} {fault}: {advice}")
@@ -63,14 +67,17 @@ class RunGroup:
         return together
 
 
-def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
+def group_runs(stores: Sequence[Store], across_code: bool = False) -> list[RunGroup]:
     """Groups runs by the board that they stand on, in the order given. On one board stand runs
     whose identities differ in nothing but tasks and policies, and which have the same contexts of
-    the tasks that they share, the same arguments of the policies, and levels of the same kinds."""
+    the tasks that they share, the same arguments of the policies, and levels of the same kinds.
+    ``across_code``: runs may be of any code and machine if all that determines their answers is the
+    same: versions of tasks and policies, the model, and what was asked of it."""
     groups: list[list[Store]] = []
+    comparable = _answer_alike if across_code else _comparable
     for store in stores:
         for group in groups:
-            if all(_comparable(store, other) for other in group):
+            if all(comparable(store, other) for other in group):
                 group.append(store)
                 break
         else:
@@ -81,7 +88,7 @@ def group_runs(stores: Sequence[Store]) -> list[RunGroup]:
         setting = ""
         if boards[_board(group)] > 1:
             setting = ", ".join(store.folder.name for store in group)
-        joined.append(RunGroup(tuple(group), setting))
+        joined.append(RunGroup(tuple(group), setting, across_code))
     return joined
 
 
@@ -101,6 +108,20 @@ def _comparable(store: Store, other_store: Store) -> bool:
     for policy in mine.policies:
         same_policy = theirs.policy(policy.name)
         if same_policy is not None and not policy.treats_like(same_policy):
+            return False
+    return True
+
+
+def _answer_alike(store: Store, other_store: Store) -> bool:
+    mine, theirs = store.identity, other_store.identity
+    if mine.answer_setting != theirs.answer_setting:
+        return False
+    for task in mine.tasks:
+        if theirs.task(task.name) not in (None, task):
+            return False
+    for policy in mine.policies:
+        same_policy = theirs.policy(policy.name)
+        if same_policy is not None and not policy.answers_like(same_policy):
             return False
     return True
 
@@ -190,9 +211,7 @@ def borrow(
 def _is_same_task(store: Store, other: Store, task: str) -> bool:
     """Tells whether both have a task, whatever the number of its contexts."""
     mine, theirs = store.identity.task(task), other.identity.task(task)
-    if mine is None or theirs is None:
-        return False
-    return mine == theirs.model_copy(update={"contexts": mine.contexts})
+    return mine is not None and theirs is not None and mine.asks_like(theirs)
 
 
 def _rows_at(

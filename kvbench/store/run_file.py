@@ -27,7 +27,7 @@ from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.console import is_visible
 from kvbench.system.errors import KVBenchError, fault_of_fields
 from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
-from policies import LEVEL_KINDS, Level, Point, by_kind, list_points
+from policies import FIRST_VERSION, LEVEL_KINDS, Level, Point, by_kind, list_points
 
 MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
@@ -49,6 +49,10 @@ def _only_visible(name: str) -> str:
 Name = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_only_visible)]
 
 
+# Fields of a policy by which its answers follow, beside its levels.
+ANSWERING = ("name", "version", "arguments", "origin", "arguments_at_tokens")
+
+
 class TaskIdentity(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,6 +67,11 @@ class TaskIdentity(BaseModel):
     # The first one as it was sent, its context shortened; known once the model is loaded.
     prompt: str = ""
 
+    def asks_like(self, other: "TaskIdentity") -> bool:
+        """Tells whether both ask the same questions in the same way, whatever the number of their
+        contexts."""
+        return self.model_copy(update={"contexts": other.contexts}) == other
+
 
 class PolicyIdentity(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,6 +85,7 @@ class PolicyIdentity(BaseModel):
     # loads.
     origin: str
     arguments_at_tokens: int
+    version: Name = FIRST_VERSION
     levels: dict[str, tuple[FiniteFloat, ...]]  # values by kind of level
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)]  # draws at each level
     tasks: tuple[str, ...]  # the tasks that it covers
@@ -101,6 +111,11 @@ class PolicyIdentity(BaseModel):
         coverage = {"levels": other.levels, "repeats": other.repeats, "tasks": other.tasks}
         return self.model_copy(update=coverage) == other
 
+    def answers_like(self, other: "PolicyIdentity") -> bool:
+        """Tells whether both give the same answers, whatever their family and paper, which are
+        words."""
+        return all(getattr(self, name) == getattr(other, name) for name in ANSWERING)
+
     def joined_with(self, other: "PolicyIdentity") -> "PolicyIdentity":
         """Returns this policy with the levels, draws and tasks of both."""
         joined = {
@@ -109,6 +124,9 @@ class PolicyIdentity(BaseModel):
             "tasks": tuple(dict.fromkeys((*self.tasks, *other.tasks))),
         }
         return self.model_copy(update=joined)
+
+
+ANSWER_SETTING = {"model_fingerprint", "mode", "scope", "seed", "dtype", "date", "held_out"}
 
 
 class Identity(BaseModel):
@@ -191,6 +209,14 @@ class Identity(BaseModel):
     def prompts(self) -> dict[str, str]:
         """Returns by task the first prompt as it was sent."""
         return {task.name: task.prompt for task in self.tasks if task.prompt}
+
+    @property
+    def answer_setting(self) -> dict[str, Any]:
+        """Returns as plain data what answers follow from beside tasks and policies. Not the hash of
+        the code: who changes what a task asks or a policy does raises its version."""
+        plain = self.model_dump(mode="json", include=ANSWER_SETTING)
+        plain["kvpress"] = self.packages.get("kvpress", "")
+        return plain
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -310,6 +336,8 @@ class RunFile(BaseModel):
     finished: str | None = None
     command: str  # as it was typed
     job: Job | None = None  # none where Python code made the run
+    # Of a packed run: of so many contexts one has which tokens survive, and the answers' tokens.
+    examples_of: Annotated[int, Field(ge=1)] | None = None
     identity: Identity
 
 

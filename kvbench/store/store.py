@@ -3,7 +3,8 @@
 ``contexts/<task>/<chunk>.parquet`` and ``questions/<task>/<chunk>.parquet`` say once what
 ``records/<task>/<chunk>/<policy>.parquet`` is about, one file per (task, chunk of contexts,
 policy). A file is whole or not there, and records are written last, so that a run that was killed
-goes on with what is missing.
+goes on with what is missing. A run that is packed (:mod:`kvbench.store.packing`) has one file for
+each table beside its ``run.json``, and is read like any other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,6 +92,10 @@ class Store:
         remove_partial(folder)
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
+            if store.is_packed:
+                raise KVBenchError(
+                    f"{folder} is packed, and nothing is added to it: give the run another name"
+                )
             if store._differs_in_what_failed_alone(identity):
                 store._set(identity=identity)
             if identity.differences(store.identity):
@@ -172,7 +177,18 @@ class Store:
             return folder / f"{chunk:05d}.parquet"
         return folder / f"{chunk:05d}" / f"{file_name(policy)}.parquet"
 
+    @property
+    def is_packed(self) -> bool:
+        """Tells whether each table is one file."""
+        return self.packed_file(RECORDS).is_file()
+
+    def packed_file(self, table: StoredTable) -> Path:
+        return self.folder / f"{table.name}.parquet"
+
     def files(self, table: StoredTable) -> list[Path]:
+        if self.is_packed:
+            file = self.packed_file(table)
+            return [file] if file.is_file() else []
         return sorted(
             (self.folder / table.name).glob("*/*/*.parquet" if table.by_policy else "*/*.parquet")
         )
@@ -327,24 +343,28 @@ class Store:
         self, paths: Sequence[Path], add_metrics: bool = False
     ) -> Iterator[tuple[Path, list[StoredAnswer]]]:
         for folder, paths_of_chunk in groupby(paths, lambda path: path.parent):
-            task, chunk = folder.parent.name, f"{folder.name}.parquet"
-            contexts = self.read_rows(CONTEXTS, self.folder / CONTEXTS.name / task / chunk)
-            questions = self.read_rows(QUESTIONS, self.folder / QUESTIONS.name / task / chunk)
-            by_index = {row.example_index: row for row in contexts}
-            by_id = {row.question_id: row for row in questions}
+            contexts = self.read_rows(CONTEXTS, self._file_about(CONTEXTS, folder))
+            questions = self.read_rows(QUESTIONS, self._file_about(QUESTIONS, folder))
+            by_index = {(row.task, row.example_index): row for row in contexts}
+            by_id = {(row.task, row.question_id): row for row in questions}
             for path in paths_of_chunk:
                 records = self.read_rows(RECORDS, path, add_metrics)
                 try:
                     answers = []
                     for record in records:
-                        question = by_id[record.question_id]
-                        answers.append(
-                            StoredAnswer(record, question, by_index[question.example_index])
-                        )
+                        question = by_id[record.task, record.question_id]
+                        context = by_index[question.task, question.example_index]
+                        answers.append(StoredAnswer(record, question, context))
                 except KeyError as error:
-                    where = f"{task}/{folder.name}"
+                    where = f"{folder.parent.name}/{folder.name}"
                     _refuse(path, f"records tell of {error}, which {where} does not hold")
                 yield path, answers
+
+    def _file_about(self, table: StoredTable, folder: Path) -> Path:
+        """Names the file of contexts or questions that the records of a folder are about."""
+        if folder == self.folder:
+            return self.packed_file(table)
+        return self.folder / table.name / folder.parent.name / f"{folder.name}.parquet"
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Joins records, or some columns, with questions and contexts, in the order of the run's

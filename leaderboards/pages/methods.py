@@ -40,6 +40,7 @@ class AboutMethod:
     idea: str  # in plain words
     paper: str
     needs: str  # beside the model, such as a second reading; empty where it needs nothing
+    stale: str = ""  # why its answers are of another version; empty where they are not
 
 
 @dataclass(frozen=True)

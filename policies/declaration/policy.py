@@ -30,6 +30,7 @@ Prefill = Literal["shared", "private"]
 Counted = Literal["head", "layer", "cache", "nowhere"]
 Argument = int | float | str
 Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to name them
+FIRST_VERSION = "1.0.0"
 
 
 class Donor(Protocol):
@@ -244,6 +245,8 @@ class Policy:
     same_as: tuple[str, ...] = ()
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
     by_default: bool = False  # a run that names no policies has it
+    # Raised when the same arguments come to do another thing: answers of before are stale then.
+    version: str = FIRST_VERSION
     needs: Needs = field(default_factory=Needs)
     levels: LevelRange = field(default_factory=LevelRange)  # of its kinds
     # Of the rows that its press leaves.

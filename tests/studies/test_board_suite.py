@@ -1,10 +1,8 @@
 """The suite of the board: no method is forgotten, and its runs can be started."""
 
-import shlex
-from pathlib import Path
-
 import pytest
 
+from docs.scripts.board import BoardRun, read_plan
 from kvbench.experiments.arguments import job_values
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import choose_policies
@@ -12,7 +10,6 @@ from kvbench.store.run_file import Job
 from kvbench.studies.board.suite import FOR_QUESTIONS, LEFT_OUT, METHODS, SUITE
 from policies import POLICIES
 
-RUNS = Path(__file__).parents[2] / "docs" / "board" / "runs.txt"
 CONTROLS = {name for name, policy in POLICIES.items() if policy.family == "control"}
 
 
@@ -30,26 +27,24 @@ def test_the_board_has_forty_methods_that_differ() -> None:
     assert SUITE.limit == 24
 
 
-def read_runs() -> dict[str, dict[str, str]]:
-    """The options of each run of the board, by its name."""
-    runs: dict[str, dict[str, str]] = {}
-    for line in RUNS.read_text(encoding="utf-8").splitlines():
-        name, *words = shlex.split(line)
-        runs[name] = dict(zip(words[::2], words[1::2], strict=True))
-    return runs
-
-
-@pytest.mark.parametrize("name", read_runs())
-def test_a_run_of_the_board_takes_options_that_make_sense(name: str) -> None:
+@pytest.mark.parametrize("run", read_plan(), ids=lambda run: run.name)
+def test_a_run_of_the_board_takes_options_that_make_sense(run: BoardRun) -> None:
+    words = iter(run.options)
     given: dict[str, str | None] = {
-        option.strip("-").replace("-", "_"): text for option, text in read_runs()[name].items()
+        option.strip("-").replace("-", "_"): text for option, text in zip(words, words, strict=True)
     }
-    assert name.split("-")[0] == read_runs()[name]["--model"].split("-")[0]
-    given |= {"model": "reference", "mode": given.get("mode", "agnostic")}
-    given["tasks"] = given.get("tasks")
-    job = Job.of(job_values(given))
-    grid = build_grid(job, lambda text: len(text) // 4)
-    assert {contexts for _, contexts in grid.tasks} == {24}
+    assert run.name.startswith(str(given["model"]))
+    given |= {"model": "reference", "suite": "board", "policies": ",".join(run.methods)}
+    given.setdefault("mode", "agnostic")
+    if run.task != "instructions":
+        given["policies"] = ",".join(name for name in run.policies if name not in CONTROLS)
+    grid = build_grid(Job.of(job_values(given)), lambda text: len(text) // 4)
+    assert [(task.name, contexts) for task, contexts in grid.tasks] == [(run.task, 24)]
     assert {point.level.value for point in grid.points if point.level.value} == {0.5, 0.75, 0.9}
-    asked = {policy.name for policy in grid.policies} - CONTROLS
-    assert len(asked) >= (6 if job.mode == "aware" else 10)
+    assert {policy.name for policy in grid.policies} == {*run.policies}
+    assert len({*run.policies} - CONTROLS) >= (6 if run.mode == "aware" else 10)
+
+
+def test_the_plan_asks_each_task_of_a_model_once() -> None:
+    names = [run.name for run in read_plan()]
+    assert len(names) == len({*names})

@@ -1,0 +1,68 @@
+"""Opens the board: packed runs of this project, and those that others sent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import leaderboards
+from kvbench.board.freshness import Stale
+from kvbench.store.merging import RunGroup, group_runs
+from kvbench.store.run_file import RUN_FILE
+from kvbench.store.store import Store
+from kvbench.system.errors import KVBenchError
+
+PLACE = Path(leaderboards.__file__).parent
+RECORDS_FOLDER, ENTRIES_FOLDER = PLACE / "records", PLACE / "entries"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A packed run: the answers of some methods."""
+
+    store: Store
+    is_entry: bool = False  # somebody else sent it
+
+    @cached_property
+    def stale(self) -> Stale:
+        return Stale.of(self.store.identity)
+
+    @property
+    def fresh_policies(self) -> list[str]:
+        """Lists the policies none of whose answers are stale."""
+        return [
+            policy.name
+            for policy in self.store.identity.policies
+            if not self.stale.why(policy.name, policy.tasks)
+        ]
+
+
+def open_pieces(folder: Path = RECORDS_FOLDER, is_entry: bool = False) -> list[Piece]:
+    """Opens the packed runs of a folder, by name. Raises :class:`KVBenchError` for one that cannot
+    be read."""
+    files = sorted(folder.glob(f"*/{RUN_FILE}"))
+    return [Piece(Store.open(file.parent), is_entry) for file in files]
+
+
+def open_board() -> list[Piece]:
+    """Opens all packed runs, those that others sent last. Raises :class:`KVBenchError` where there
+    are none."""
+    pieces = [*open_pieces(), *open_pieces(ENTRIES_FOLDER, is_entry=True)]
+    if not pieces:
+        raise KVBenchError(f"{RECORDS_FOLDER} holds no records: make board measures them")
+    return pieces
+
+
+def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:
+    """Groups packed runs by the board that they stand on, whatever code and machine made them."""
+    return group_runs([piece.store for piece in pieces], across_code=True)
+
+
+def stale_policies(pieces: Sequence[Piece]) -> dict[str, str]:
+    """Says of each policy with stale answers why they are."""
+    reasons: dict[str, str] = {}
+    for piece in pieces:
+        for policy in piece.store.identity.policies:
+            if reason := piece.stale.why(policy.name, policy.tasks):
+                reasons.setdefault(policy.name, reason)
+    return reasons

@@ -1,0 +1,168 @@
+"""Pieces of the board: what is stale is shown so and asked again, and nothing else is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import docs.scripts.board
+from datasets_gen import KNOWN_TASKS
+from docs.scripts.board import BoardRun, batches, complete, keep, missing_policies, pieces_of
+from kvbench.board import freshness
+from kvbench.board.pieces import Piece, board_groups, open_pieces, stale_policies
+from kvbench.publish.site import publish_board
+from kvbench.store.packing import write_run_file
+from kvbench.store.store import Store
+from policies import POLICIES
+from tests.support.records.small_store import small_store
+
+RUN = BoardRun("toy-hops", ("--tasks", "hops"), ("snapkv", "knorm"))
+POLICIES_OF_RUN = ["full", "oracle", "random", "recency", "snapkv", "knorm"]
+
+
+@pytest.fixture
+def answered(tmp_path: Path) -> Store:
+    return small_store(tmp_path / "runs" / "one")
+
+
+@pytest.fixture
+def records(answered: Store, tmp_path: Path) -> Path:
+    """A folder with one piece, of all policies of the run."""
+    folder = tmp_path / "records"
+    keep(RUN, answered, POLICIES_OF_RUN, folder)
+    return folder
+
+
+def raise_version(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    newer = replace(KNOWN_TASKS[task], version="99.0.0")
+    monkeypatch.setattr(freshness, "KNOWN_TASKS", {**KNOWN_TASKS, task: newer})
+
+
+def raise_version_of_policy(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    newer = replace(POLICIES[name], version="2.0.0")
+    monkeypatch.setattr(
+        freshness, "built_in", lambda policy: newer if policy == name else POLICIES.get(policy)
+    )
+
+
+def as_of_another_machine(store: Store) -> Store:
+    """The same run, as if other code on another machine had made it."""
+    identity = store.identity.model_copy(update={"source": "other", "device": "cpu (arm64)"})
+    write_run_file(store.folder, store.run.model_copy(update={"identity": identity}))
+    return Store.open(store.folder)
+
+
+def test_a_run_lacks_what_no_piece_has_answered(records: Path, tmp_path: Path) -> None:
+    assert RUN.policies == POLICIES_OF_RUN
+    assert missing_policies(RUN, pieces_of(RUN, tmp_path / "nowhere")) == POLICIES_OF_RUN
+    assert missing_policies(RUN, pieces_of(RUN, records)) == []
+    more = replace(RUN, methods=("snapkv", "knorm", "tova"))
+    assert missing_policies(more, pieces_of(more, records)) == ["tova"]
+    assert missing_policies(replace(RUN, name="toy-base"), []) == POLICIES_OF_RUN
+
+
+def test_of_a_task_with_a_new_version_everything_is_stale(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raise_version(monkeypatch, "base")
+    assert missing_policies(RUN, pieces_of(RUN, records)) == []
+    raise_version(monkeypatch, "hops")
+    assert missing_policies(RUN, pieces_of(RUN, records)) == POLICIES_OF_RUN
+
+
+def test_of_a_policy_with_a_new_version_its_own_answers_are_stale(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raise_version_of_policy(monkeypatch, "snapkv")
+    pieces = pieces_of(RUN, records)
+    assert missing_policies(RUN, pieces) == ["snapkv"]
+    reasons = stale_policies(pieces)
+    assert list(reasons) == ["snapkv"]
+    assert "version 2.0.0 now, these are of 1.0.0" in reasons["snapkv"]
+
+
+def test_the_page_marks_what_is_stale(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = open_pieces(records)
+    for piece in pieces:
+        job = piece.store.run.job
+        assert job is not None
+        of_suite = job.model_copy(update={"suite": "board"})
+        write_run_file(piece.store.folder, piece.store.run.model_copy(update={"job": of_suite}))
+
+    def page(name: str) -> str:
+        publish_board(open_pieces(records), tmp_path / name)
+        return (tmp_path / name / "methods.html").read_text(encoding="utf-8")
+
+    assert 'class="stale"' not in page("fresh")
+    raise_version_of_policy(monkeypatch, "snapkv")
+    text = page("stale")
+    assert text.count('class="stale"') == 1
+    row = text[: text.index('class="stale"')].rpartition("<tr ")[2]
+    assert 'data-name="snapkv"' in row
+
+
+def test_what_is_asked_again_takes_the_place_of_what_is_stale(
+    records: Path, answered: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raise_version_of_policy(monkeypatch, "snapkv")
+    asked: list[Sequence[str]] = []
+
+    def ask(run: BoardRun, policies: Sequence[str]) -> Store:
+        asked.append(policies)
+        changed = answered.identity.policies
+        versions = {"snapkv": "2.0.0"}
+        newer = [
+            policy.model_copy(update={"version": versions.get(policy.name, policy.version)})
+            for policy in changed
+        ]
+        identity = answered.identity.model_copy(update={"policies": tuple(newer)})
+        answered.run = answered.run.model_copy(update={"identity": identity})
+        return answered
+
+    monkeypatch.setattr(docs.scripts.board, "ask", ask)
+    complete(RUN, records)
+    assert asked == [["snapkv"]]
+    pieces = open_pieces(records)
+    by_piece = [[policy.name for policy in piece.store.identity.policies] for piece in pieces]
+    assert sorted(by_piece) == [["full", "oracle", "random", "recency", "knorm"], ["snapkv"]]
+    rows = {name for piece in pieces for name in piece.store.frame()["policy"]}
+    assert rows == {*POLICIES_OF_RUN}
+    complete(RUN, records)
+    assert len(asked) == 1
+    assert not list(records.glob(".*"))
+
+
+def test_pieces_of_other_code_and_machines_stand_on_one_board(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    keep(replace(RUN, name="toy-base"), answered, ["full", "knorm"], other)
+    (piece,) = open_pieces(other)
+    of_both = [*open_pieces(records), Piece(as_of_another_machine(piece.store))]
+    (group,) = board_groups(of_both)
+    assert len(group.records()) == sum(len(piece.store.frame()) for piece in of_both[:1])
+
+
+def test_pieces_of_another_seed_or_model_stand_on_a_board_of_their_own(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    for name, value in (("seed", 7), ("model_fingerprint", "another"), ("dtype", "bfloat16")):
+        other = tmp_path / name
+        keep(RUN, answered, ["full", "knorm"], other)
+        (piece,) = open_pieces(other)
+        identity = piece.store.identity.model_copy(update={name: value})
+        run = piece.store.run.model_copy(update={"identity": identity})
+        write_run_file(piece.store.folder, run)
+        assert len(board_groups([*open_pieces(records), *open_pieces(other)])) == 2
+
+
+def test_controls_are_asked_with_the_first_methods() -> None:
+    methods = [f"method{number}" for number in range(20)]
+    first, second = batches(["full", "random", *methods])
+    assert first == ["full", "random", *methods[:15]]
+    assert second == methods[15:]
+    assert list(batches(["random"])) == [["random"]]
+    assert list(batches([])) == []
