@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from kvbench.api import placing
 from kvbench.api.calls import Call, library_call
 from kvbench.api.comparison import ComparisonResult
 from kvbench.api.kinds import Folder, Levels, Model, Opponents, Press, Tasks, Tokenizer
@@ -97,7 +98,8 @@ def compare(
 
     Args:
         press: A name, a kvpress press, its class, a function, a ``Policy``, or a stored run.
-        against: The same, or several of them.
+        against: The same, or several of them; ``board``: all methods whose answers kvbench ships,
+            among which the press gets a place.
         beside: Runs, whose own losses stand in one table with those of a stored run: of their
             policies, or of a full cache that was asked twice, which is the noise.
         max_loss: Points; the gate fails where the mean loss to an opponent is larger at some level.
@@ -137,6 +139,8 @@ def compare(
         >>> import kvbench
         >>> kvbench.compare("keydiff", against="snapkv", tasks="base", limit=12).verdict
     """
+    if str(call["against"]) == placing.BOARD:
+        return placing.place_on_board(call)
     folder, names = Path(out), str(call["press"])
     gate = gates.Gate(check_max_loss(max_loss), fail_if is not None)
     opponents = NamedOpponents.of(str(call["against"]))

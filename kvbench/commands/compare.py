@@ -10,7 +10,10 @@ from kvbench.cli import parameters as options
 from kvbench.cli.result import Result, UnmasteredError
 from kvbench.system.errors import GateError
 
-AGAINST_HELP = "Policies, plug-ins and folders of runs, comma-separated, or all, or default."
+AGAINST_HELP = (
+    "Policies, plug-ins and folders of runs, comma-separated, or all, or default; or board: all "
+    "methods whose answers kvbench ships."
+)
 EXIT_HELP = f"Exit with status {GateError.status} where the"
 MAX_LOSS_HELP = f"{EXIT_HELP} mean loss to one of --against is larger at some level."
 FAIL_IF_HELP = f"{EXIT_HELP} verdict against one of --against is worse at some level."

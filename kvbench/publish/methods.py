@@ -30,9 +30,10 @@ def methods_page(
     left_out: Mapping[str, str],
     neighbours: Neighbours,
     stale: Mapping[str, str],
+    mine: str = "",
 ) -> str:
     """Builds the page of methods of some runs. ``stale``: by policy, why its answers are of another
-    version."""
+    version. ``mine``: the press that is placed among the others."""
     methods: dict[str, AboutMethod] = {}
     for store in stores:
         for entry in store.identity.policies:
@@ -42,7 +43,7 @@ def methods_page(
             about = AboutMethod(entry.family, idea, entry.paper, needs, stale.get(entry.name, ""))
             methods.setdefault(entry.name, about)
     absent = {name: reason for name, reason in left_out.items() if name not in methods}
-    return build_methods(results, methods, absent, neighbours)
+    return build_methods(results, methods, absent, neighbours, mine)
 
 
 def _needs(policy: Policy) -> str:

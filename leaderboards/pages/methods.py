@@ -65,8 +65,10 @@ def build_methods(
     methods: Mapping[str, AboutMethod],
     left_out: Mapping[str, str],
     neighbours: Neighbours = ALONE,
+    mine: str = "",
 ) -> str:
-    """Builds the page as text. ``methods``: by policy. ``left_out``: why a method is not there."""
+    """Builds the page as text. ``methods``: by policy. ``left_out``: why a method is not there.
+    ``mine``: the method that is placed among the others."""
     tables = []
     elsewhere = places_elsewhere()
     for number, (of_setting, label) in enumerate(
@@ -82,6 +84,7 @@ def build_methods(
         methods=methods,
         families=sorted({method.family for method in methods.values() if method.family}),
         left_out=left_out,
+        mine=mine,
         tolerance=f"{results[0].tolerance:g}",
     )
 

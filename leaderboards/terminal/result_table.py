@@ -73,8 +73,10 @@ class ResultTable:
 
     @property
     def is_empty(self) -> bool:
-        """Tells whether people see nothing of it."""
-        return self.view is None and not (self.rows or self.title or self.caption)
+        """Tells whether people see nothing of it: an empty view leaves it to programs alone."""
+        if self.view is None:
+            return not (self.rows or self.title or self.caption)
+        return self.view == ""
 
     def plain(self) -> list[dict[str, Any]]:
         """Returns the rows for programs, each by the names of the columns."""

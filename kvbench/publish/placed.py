@@ -1,0 +1,168 @@
+"""Places a press on the board: beside all methods whose answers are stored, on the same questions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pandas import DataFrame, MultiIndex, concat
+
+from kvbench.board.pieces import Piece, board_groups, stale_policies
+from kvbench.execution.report import broken, fails_always
+from kvbench.publish.compared import Compared, ComparedRun
+from kvbench.publish.comparison import publish_comparison
+from kvbench.publish.methods import find_left_out, methods_page
+from kvbench.publish.parts import make_parts
+from kvbench.publish.places import without_places
+from kvbench.publish.site import summary_rows
+from kvbench.publish.site_list import find_neighbours, site_folder
+from kvbench.store.merging import RunGroup
+from kvbench.store.run_file import choose_tolerance
+from kvbench.store.store import Store
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import write_text_atomically
+from leaderboards.aggregate.leading_measures import reasons_by_task
+from leaderboards.aggregate.pairing import with_held
+from leaderboards.boards.rank import RANK
+from leaderboards.pages.methods import METHODS_PAGE
+from leaderboards.pages.results import Results
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.rank import RankInterval
+from policies import CONTROLS, FULL
+
+CONTEXT, QUESTION = ["task", "example_index"], ["task", "question_id"]
+LEAST_REPRODUCED = 0.9  # of the contexts of a task: rounding changes an answer here and there
+
+
+@dataclass(frozen=True)
+class AnsweredAgain:
+    """Tells how many answers of the full cache are here as they are stored."""
+
+    task: str
+    equal: int
+    answers: int
+    left_out: int  # contexts with another answer, which nobody is compared on
+
+    @property
+    def sentence(self) -> str:
+        """Says it in words."""
+        counted = f"{self.equal} of {self.answers} answers of the full cache as stored"
+        if not self.left_out:
+            return f"{self.task}: {counted}"
+        contexts = "1 context" if self.left_out == 1 else f"{self.left_out} contexts"
+        return f"{self.task}: {counted}; {contexts} with another one left out"
+
+
+@dataclass(frozen=True)
+class PlacedPress:
+    """A press among all methods of the board, as it was published."""
+
+    name: str
+    model: str
+    compared: ComparedRun
+    ranks: Mapping[str, RankInterval | Blank]  # by task, the mean over several tasks first
+    again: Sequence[AnsweredAgain]
+    page: Path  # of all methods, with a row of the press
+
+
+def place_press(
+    store: Store, press: str, pieces: Sequence[Piece], site: Path | None, warnings: Sequence[str]
+) -> PlacedPress:
+    """Compares the press of a run with all methods of the board that answered the questions of the
+    run, and publishes the page of methods with it and the page of the comparison. ``press``: as
+    records name it. Raises :class:`KVBenchError` where it has no answer, where this machine does
+    not answer as is stored, and where nothing can be compared."""
+    mine = with_held(store.frame())
+    for policy in (FULL, press):
+        if reason := fails_always(mine, policy):
+            raise KVBenchError(reason if policy == FULL else broken(policy, reason, policy))
+    (stored_group,) = board_groups(pieces)
+    records, again = join_with_board(mine, with_held(stored_group.records()), press)
+    counts = records.drop_duplicates(CONTEXT)["task"].value_counts().to_dict()
+    own_store = with_contexts(store, counts, [press])
+    stores = []
+    for other in stored_group.stores:
+        names = [policy.name for policy in other.identity.policies if policy.name != press]
+        stores.append(with_contexts(other, counts, names))
+    group = RunGroup((*stores, own_store), across_code=True)
+    rows = summary_rows(records, group)
+    tolerance = choose_tolerance([store.run.job])
+    (part,) = make_parts([group], [records], [rows], tolerance)
+    folder = site_folder(site, [store])
+    page = folder / METHODS_PAGE
+    shown = without_places(press)
+    text = methods_page(
+        [part.results],
+        part.group.stores,
+        find_left_out(stores),
+        find_neighbours(folder),
+        stale_policies(pieces),
+        shown,
+    )
+    write_text_atomically(page, text)
+    unmastered = reasons_by_task(rows)
+    others = [name for name in records["policy"].unique() if name not in (*CONTROLS, press)]
+    published = publish_comparison(store, records, press, others, site, unmastered, warnings)
+    compared = Compared(press, tuple(others), published, tuple(warnings))
+    run = ComparedRun(store, rows, unmastered, [compared])
+    ranks = find_ranks(part.results, shown)
+    return PlacedPress(shown, part.results.model, run, ranks, again, page)
+
+
+def join_with_board(
+    mine: DataFrame, stored: DataFrame, press: str
+) -> tuple[DataFrame, list[AnsweredAgain]]:
+    """Joins the answers of a press with those of the board, on the contexts that the full cache
+    answers here as is stored: what differs there would be taken for a difference between methods.
+    Raises :class:`KVBenchError` where most contexts of a task differ."""
+    keys = [*QUESTION, *CONTEXT[1:], "output_text"]
+    here = mine.loc[mine["policy"] == FULL, keys]
+    there = stored.loc[stored["policy"] == FULL, [*QUESTION, "output_text"]]
+    both = here.merge(there, on=QUESTION, suffixes=("", "_stored"))
+    is_equal = both["output_text"].fillna("") == both["output_text_stored"].fillna("")
+    both = both.assign(equal=is_equal)
+    again: list[AnsweredAgain] = []
+    for task, answers in both.groupby("task", sort=False):
+        contexts = answers.groupby("example_index")["equal"].all()
+        left_out = int((~contexts).sum())
+        again.append(AnsweredAgain(str(task), int(answers["equal"].sum()), len(answers), left_out))
+        if contexts.mean() < LEAST_REPRODUCED:
+            fault = f"this machine does not answer as the board does ({again[-1].sentence})"
+            advice = "name methods with --against, which are then answered here"
+            raise KVBenchError(f"{fault}: {advice}")
+    if both.empty:
+        raise KVBenchError("no question of this run is on the board: give its tasks and length")
+    kept = both.groupby(CONTEXT)["equal"].all()
+    kept_contexts = kept[kept].index
+    parts = [stored[stored["policy"] != press], mine[mine["policy"] == press]]
+    joined = []
+    for part in parts:
+        is_kept = MultiIndex.from_frame(part[CONTEXT]).isin(kept_contexts)
+        joined.append(part[is_kept])
+    return concat(joined, ignore_index=True), again
+
+
+def with_contexts(store: Store, counts: Mapping[str, int], policies: Sequence[str]) -> Store:
+    """Returns a run as if it had so many contexts of some tasks, and no other tasks and
+    policies."""
+    tasks = []
+    for task in store.identity.tasks:
+        if task.name in counts:
+            tasks.append(task.model_copy(update={"contexts": counts[task.name]}))
+    kept = []
+    for policy in store.identity.policies:
+        of_policy = tuple(name for name in policy.tasks if name in counts)
+        if of_policy and policy.name in policies:
+            kept.append(policy.model_copy(update={"tasks": of_policy}))
+    parts = {"tasks": tuple(tasks), "policies": tuple(kept)}
+    identity = store.identity.model_copy(update=parts)
+    return Store(store.folder, store.run.model_copy(update={"identity": identity}))
+
+
+def find_ranks(results: Results, press: str) -> dict[str, RankInterval | Blank]:
+    """Returns the place of a press in the mean over tasks, if there are several, and in each."""
+    ranks: dict[str, RankInterval | Blank] = {}
+    for task in results.shown:
+        for standing in results.standings.get((results.mode, task), ()):
+            if standing.policy == press:
+                ranks[task] = standing[RANK]
+    return ranks

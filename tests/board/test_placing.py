@@ -1,0 +1,228 @@
+"""A press among all methods of the board: where the truth is known, its place is the true one."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import kvbench
+from datasets_gen import TASKS
+from kvbench.api import placing
+from kvbench.api.placing import BoardComparison
+from kvbench.board.asked import board_options, choose_pieces
+from kvbench.board.pieces import Piece, open_pieces
+from kvbench.experiments.grid import Grid
+from kvbench.models.load import load_model
+from kvbench.store.packing import pack
+from kvbench.store.run_file import Job
+from kvbench.store.store import Store, write_parquet
+from kvbench.store.tables import RECORDS
+from kvbench.system.errors import KVBenchError
+from policies import POLICIES, at_ratios
+from tests.support.models.runs import CommandLine, execute
+
+METHODS = ("full", "random", "recency", "keydiff", "knorm", "streaming_llm")
+RANKED = ("keydiff", "knorm", "streaming_llm")
+LIMIT = 6
+COPY = """
+from kvpress import KnormPress
+
+class CopiedPress(KnormPress):
+    "Scores as K-Norm does."
+
+class TurnedPress(KnormPress):
+    "Keeps what K-Norm throws away."
+    def score(self, *arguments):
+        return -super().score(*arguments)
+"""
+
+
+@pytest.fixture(scope="module")
+def packed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two pieces of a board: six methods on two tasks."""
+    folder = tmp_path_factory.mktemp("board")
+    model = load_model("reference", "cpu")
+    for name in ("base", "knowledge"):
+        grid = Grid(
+            [(TASKS[name], LIMIT)], [POLICIES[one] for one in METHODS], at_ratios((0.5, 0.75))
+        )
+        job = Job(suite="board", tasks=name, limit=LIMIT, context_tokens=None)
+        store = execute(model, grid, folder / "runs" / name, "a test")
+        store.run = store.run.model_copy(update={"job": job})
+        pack(store, folder / "records" / f"reference-{name}.1")
+    return folder / "records"
+
+
+@pytest.fixture
+def records(packed_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = Path(shutil.copytree(packed_folder, tmp_path / "records"))
+    monkeypatch.setattr(placing, "open_board", lambda: open_pieces(folder))
+    return folder
+
+
+@pytest.fixture
+def file_of_press(tmp_path: Path) -> Path:
+    file = tmp_path / "my.py"
+    file.write_text(COPY)
+    return file
+
+
+@pytest.fixture(scope="module")
+def place_once(
+    packed_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BoardComparison]:
+    """A copy of K-Norm among the methods of the board."""
+    folder = tmp_path_factory.mktemp("placed")
+    (folder / "my.py").write_text(COPY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placing, "open_board", lambda: open_pieces(packed_folder))
+        yield place(folder, "CopiedPress", "base,knowledge")
+
+
+def place(folder: Path, press: str, tasks: str = "base", **options: Any) -> BoardComparison:
+    compared = kvbench.compare(
+        f"{folder / 'my.py'}:{press}",
+        against="board",
+        tasks=tasks,
+        out=folder / "runs",
+        site=folder / "site",
+        **options,
+    )
+    assert isinstance(compared, BoardComparison)
+    return compared
+
+
+def change_full(records: Path, contexts: set[int]) -> None:
+    """Writes another answer of the full cache to some contexts of base, as another machine might."""
+    store = Store.open(records / "reference-base.1")
+    (file,) = store.record_files()
+    rows = store.read(RECORDS, file)
+    changed = []
+    for name, policy, text in zip(
+        rows["question_id"].to_pylist(),
+        rows["policy"].to_pylist(),
+        rows["output_text"].to_pylist(),
+        strict=True,
+    ):
+        is_changed = policy == "full" and int(name.split("/")[-2]) in contexts
+        changed.append("another answer" if is_changed else text)
+    column = rows.schema.get_field_index("output_text")
+    write_parquet(file, rows.set_column(column, rows.schema.field(column), pa.array(changed)))
+
+
+def test_a_copy_of_a_method_has_its_place(place_once: BoardComparison) -> None:
+    places = place_once.tables()["places"]
+    assert list(places["task"]) == ["mean of tasks", "base", "knowledge"]
+    outcomes = place_once.outcomes().set_index("other")
+    assert outcomes.loc["knorm", "difference"] == 0
+    assert outcomes.loc["knorm", "verdict"] == "not distinguished"
+    assert {*outcomes.index} == {"knorm", "keydiff", "streaming_llm"}
+    assert (places["among"] == 4).all()
+    assert place_once.place.startswith("CopiedPress: place ")
+    assert place_once.place.endswith(" of 4 on reference")
+
+
+def test_each_answer_of_the_full_cache_is_as_stored(place_once: BoardComparison) -> None:
+    questions = LIMIT * TASKS["base"].questions_per_context
+    assert (
+        f"base: {questions} of {questions} answers of the full cache as stored" in place_once.notes
+    )
+
+
+def test_the_page_has_all_methods_and_a_row_of_the_press(place_once: BoardComparison) -> None:
+    text = place_once.board_page.read_text(encoding="utf-8")
+    row = text[text.index('class="mine"') :].partition("</tr>")[0]
+    assert 'data-name="CopiedPress"' in row
+    assert text.count('class="mine"') == 1
+    assert 'data-name="keydiff"' in text
+    assert place_once.page.read_text(encoding="utf-8").count("CopiedPress")
+
+
+def test_the_block_for_a_pull_request_has_place_opponents_and_command(
+    place_once: BoardComparison,
+) -> None:
+    lines = place_once.board_page.with_name("board-CopiedPress.md").read_text().splitlines()
+    assert len(lines) <= 16
+    assert lines[0].startswith("**`CopiedPress`: place ")
+    assert any(line.startswith("- not distinguished from") and "`knorm`" in line for line in lines)
+    assert lines[-1].endswith("my.py:CopiedPress --against board`")
+
+
+def test_the_place_counts_the_methods_that_have_more_right(
+    file_of_press: Path, records: Path
+) -> None:
+    compared = place(file_of_press.parent, "TurnedPress", ratios="0.5")
+    rows = [Store.open(records / "reference-base.1").frame(), compared.run.records()]
+    at_half = pd.concat(rows).query("ratio == 0.5 and task == 'base'")
+    right = at_half.groupby("policy")["right"].mean()
+    mine = next(name for name in right.index if name.endswith("TurnedPress"))
+    ahead = [name for name in RANKED if right[name] > right[mine]]
+    places = compared.tables()["places"].set_index("task")
+    assert places.loc["base", "place"] == 1 + len(ahead)
+    assert right.loc[[*RANKED, mine]].nunique() > 1
+
+
+def test_contexts_that_the_full_cache_answers_in_another_way_are_left_out(
+    file_of_press: Path, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvbench.publish.placed.LEAST_REPRODUCED", 0.5)
+    change_full(records, {2})
+    compared = place(file_of_press.parent, "CopiedPress")
+    per_context = TASKS["base"].questions_per_context
+    left, all_answers = (LIMIT - 1) * per_context, LIMIT * per_context
+    note = f"base: {left} of {all_answers} answers of the full cache as stored; 1 context"
+    assert any(line.startswith(note) for line in compared.notes)
+    assert compared.outcomes().set_index("other").loc["knorm", "difference"] == 0
+
+
+def test_a_machine_that_answers_otherwise_has_no_place_to_tell(
+    file_of_press: Path, records: Path
+) -> None:
+    change_full(records, {0, 1, 2})
+    with pytest.raises(KVBenchError, match="does not answer as the board does"):
+        place(file_of_press.parent, "CopiedPress")
+
+
+@pytest.mark.parametrize(("option", "value"), [("seed", 3), ("dtype", "bfloat16"), ("repeats", 2)])
+def test_what_the_stored_answers_decide_is_no_option(
+    option: str, value: int | str, records: Path, file_of_press: Path
+) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(KVBenchError, match=f"--{option}: the answers of the board are stored"):
+        place(file_of_press.parent, "CopiedPress", **options)
+
+
+def test_a_model_that_is_not_on_the_board_is_told_what_is(records: Path) -> None:
+    with pytest.raises(KVBenchError, match=r"it has reference \(base, knowledge\)"):
+        choose_pieces(open_pieces(records), "smollm2", "agnostic", None)
+
+
+def test_a_press_is_asked_as_the_methods_were(records: Path) -> None:
+    pieces = open_pieces(records)
+    job = Job(model="reference", tasks="knowledge", difficulty="1", context_tokens=None)
+    piece = Piece(
+        Store(pieces[1].store.folder, pieces[1].store.run.model_copy(update={"job": job}))
+    )
+    options = board_options([pieces[0], piece])
+    assert (options["tasks"], options["limit"]) == ("base,knowledge", LIMIT)
+    assert options["difficulty"] == "knowledge=1"
+
+
+def test_the_command_says_the_place_first(
+    cli: CommandLine, records: Path, file_of_press: Path, tmp_path: Path
+) -> None:
+    folder = file_of_press.parent
+    status = cli(
+        *("compare", f"{file_of_press}:CopiedPress", "--against", "board", "--tasks", "base"),
+        *("--out", str(folder / "runs"), "--site", str(folder / "site"), "--json"),
+    )
+    assert status == 0
+    told = json.loads(cli.out)
+    assert told["verdict"].startswith("CopiedPress: place ")
+    assert [row["task"] for row in told["tables"]["places"]] == ["base"]
+    assert "knorm" in {row["other"] for row in told["tables"]["outcomes"]}
