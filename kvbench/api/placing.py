@@ -24,11 +24,11 @@ from policies import LazyModule
 from policies.declaration.names import split_outside_brackets
 
 if TYPE_CHECKING:
-    from kvbench.publish.placed import PlacedPress
+    from kvbench.publish.board.placed import PlacedPress
 
 forecasts = LazyModule("kvbench.estimate.plan")
 local = LazyModule("kvbench.execution.local")
-placed = LazyModule("kvbench.publish.placed")
+placed = LazyModule("kvbench.publish.board.placed")
 reports = LazyModule("kvbench.execution.report")
 runs = LazyModule("kvbench.execution.execute")
 shown = LazyModule("leaderboards.terminal.placed")

@@ -10,7 +10,8 @@ from kvbench.cli.parameters import Beside, EveryTask, Tolerance
 from kvbench.cli.result import Result
 from kvbench.experiments.options import check_tolerance
 from kvbench.publish import site_list
-from kvbench.publish.site import other_model, publish_board, publish_sites
+from kvbench.publish.board.pages import publish_board
+from kvbench.publish.site import other_model, publish_sites
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 

@@ -128,7 +128,7 @@ def describe_method(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -
     task_entries = []
     for name, task in tasks.items():
         task_entries.append(_task(task, records_by_task.get(name), prompts.get(name, {})))
-    used = _arguments_used(records)
+    used = arguments_used(records)
     policy_entries = []
     for name, policy in policies.items():
         policy_entries.append(_policy(policy, used.get(name, "")))
@@ -164,7 +164,7 @@ def _for_bibtex(text: str) -> str:
     return re.sub(r"([_&%#$])", r"\\\1", text)
 
 
-def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
+def arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
     """Tells by policy the arguments that its press ran with, and on which tasks."""
     columns = [rows[["policy", "task", "press_arguments"]].drop_duplicates() for rows in records]
     arguments_by_key = arguments_of_records(concat(columns))

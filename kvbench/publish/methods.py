@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from kvbench.store.store import Store
 from kvbench.studies.registry import SUITES
-from leaderboards.pages.methods import AboutMethod, build_methods
+from leaderboards.pages.methods.all_methods import AboutMethod, build_methods
 from leaderboards.pages.results import Results
 from leaderboards.rendering.templating import Neighbours
 from policies import POLICIES, Policy
 
 OWN_PREFILL = "a prefill of its own"
+NOTHING_STALE: Mapping[str, str] = {}
 
 
 def find_left_out(stores: Sequence[Store]) -> dict[str, str]:
@@ -24,16 +25,11 @@ def find_left_out(stores: Sequence[Store]) -> dict[str, str]:
     return left_out
 
 
-def methods_page(
-    results: Sequence[Results],
-    stores: Sequence[Store],
-    left_out: Mapping[str, str],
-    neighbours: Neighbours,
-    stale: Mapping[str, str],
-    mine: str = "",
-) -> str:
-    """Builds the page of methods of some runs. ``stale``: by policy, why its answers are of another
-    version. ``mine``: the press that is placed among the others."""
+def about_methods(
+    stores: Sequence[Store], stale: Mapping[str, str] = NOTHING_STALE
+) -> dict[str, AboutMethod]:
+    """Returns what is told of each policy of some runs. ``stale``: by policy, why its answers are of
+    another version."""
     methods: dict[str, AboutMethod] = {}
     for store in stores:
         for entry in store.identity.policies:
@@ -42,8 +38,21 @@ def methods_page(
             needs = "" if policy is None else _needs(policy)
             about = AboutMethod(entry.family, idea, entry.paper, needs, stale.get(entry.name, ""))
             methods.setdefault(entry.name, about)
+    return methods
+
+
+def methods_page(
+    results: Sequence[Results],
+    methods: Mapping[str, AboutMethod],
+    left_out: Mapping[str, str],
+    neighbours: Neighbours,
+    mine: str = "",
+    has_examples: bool = True,
+) -> str:
+    """Builds the page of methods of some runs. ``mine``: the press that is placed among the others.
+    ``has_examples``: whether pages of examples lie beside it."""
     absent = {name: reason for name, reason in left_out.items() if name not in methods}
-    return build_methods(results, methods, absent, neighbours, mine)
+    return build_methods(results, methods, absent, neighbours, mine, has_examples)
 
 
 def _needs(policy: Policy) -> str:

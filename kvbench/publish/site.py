@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.board.pieces import Piece, board_groups, stale_policies
 from kvbench.execution.report import what_to_do
 from kvbench.publish.downloads import (
     FOLDER,
@@ -23,7 +22,7 @@ from kvbench.publish.downloads import (
 )
 from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import describe_method
-from kvbench.publish.methods import find_left_out, methods_page
+from kvbench.publish.methods import about_methods, find_left_out, methods_page
 from kvbench.publish.parts import Part, list_stores, make_parts
 from kvbench.publish.places import distinct_names
 from kvbench.publish.site_list import RUN, enlist, find_neighbours, site_folder
@@ -45,7 +44,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.pages.examples import EXAMPLE_COLUMNS, build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import build_method
-from leaderboards.pages.methods import METHODS_PAGE, METHODS_TITLE
+from leaderboards.pages.methods.all_methods import METHODS_PAGE, METHODS_TITLE
 from leaderboards.pages.results import Results, task_page
 from leaderboards.pages.uses import use_matrix
 from leaderboards.rendering.templating import Neighbours
@@ -203,21 +202,6 @@ def publish_sites(
     return _write(groups, records, site_folder(folder, stores), every_task, tolerance)[0].pages
 
 
-def publish_board(
-    pieces: Sequence[Piece],
-    folder: Path,
-    every_task: bool = False,
-    tolerance: float | None = None,
-) -> Sequence[Path]:
-    """Writes the pages of packed runs, whatever code and machine made them, and returns the pages
-    to begin with. Raises :class:`KVBenchError` where records cannot be aggregated or a file cannot
-    be written."""
-    groups = board_groups(pieces)
-    records = [group.records() for group in groups]
-    stale = stale_policies(pieces)
-    return _write(groups, records, folder, every_task, tolerance, stale)[0].pages
-
-
 @dataclass
 class _Contents:
     """Collects what a site holds while its parts are built."""
@@ -234,10 +218,9 @@ def _write(
     folder: Path,
     every_task: bool = False,
     tolerance: float | None = None,
-    stale: Mapping[str, str] | None = None,
 ) -> list[PublishedRun]:
     """Writes all files of a site; returns each group as it was published, with the pages of the
-    whole site to begin with. ``stale``: by policy, why its answers are of another version."""
+    whole site to begin with."""
     rows: list[list[SummaryRow]] = []
     for group, frame in zip(groups, records, strict=True):
         rows.append(_summarise(group, frame, every_task, is_alone=len(groups) == 1))
@@ -252,7 +235,8 @@ def _write(
     neighbours = find_neighbours(folder)
     contents = _build_parts(parts, neighbours)
     if left_out := find_left_out(stores):
-        page = methods_page(contents.results, stores, left_out, neighbours, stale or {})
+        methods = about_methods(stores)
+        page = methods_page(contents.results, methods, left_out, neighbours)
         contents.pages[METHODS_PAGE] = page
         contents.first.append(METHODS_PAGE)
         leading, *others = contents.results

@@ -64,7 +64,8 @@ def site_folder(site: Path | None, stores: Sequence[Store]) -> Path:
     return site or ROOT / "+".join(store.folder.name for store in stores)[:LONGEST_NAME]
 
 
-def _is_listed(folder: Path) -> bool:
+def is_listed(folder: Path) -> bool:
+    """Tells whether a folder stands in the folder of all sites, which has a list of them."""
     return folder.resolve().parent == ROOT.resolve()
 
 
@@ -125,7 +126,7 @@ def _write_entry(folder: Path, entry: SiteEntry) -> None:
 
 def _list_path(folder: Path) -> Path:
     """Returns the path of the list that the pages of a folder stand in."""
-    if _is_listed(folder):
+    if is_listed(folder):
         return folder.parent / LIST
     if folder.resolve() == ROOT.resolve():
         return folder / LIST
@@ -157,7 +158,7 @@ def find_neighbours(folder: Path) -> Neighbours:
     pages |= {name for name in (METHOD, IMPORTED, CLAIMS_PAGE) if (folder / name).is_file()}
     if (folder / FRONT).is_file() and all_runs != folder / FRONT:
         pages.add(FRONT)
-    if not _is_listed(folder):
+    if not is_listed(folder):
         return Neighbours(all_runs.name, frozenset(pages))
     for register in all_runs.parent.glob(f"*/{CLAIMS_PAGE}"):
         pages.add(f"../{register.parent.name}/{register.name}")
@@ -167,7 +168,7 @@ def find_neighbours(folder: Path) -> Neighbours:
 def _sites_of_runs(folder: Path) -> list[tuple[str, SiteEntry]]:
     """Returns the sites of runs beside a folder with their names, the newest first; none outside of
     all sites."""
-    if not _is_listed(folder):
+    if not is_listed(folder):
         return []
     return [(name, entry) for name, entry in _entries(folder.parent) if entry.kind == RUN]
 

@@ -56,6 +56,7 @@ class Neighbours:
 
     all_runs: str = ""  # the list of all runs; empty where there is none
     pages: frozenset[str] = frozenset()  # those that are there when the page is written
+    has_method: bool = True  # whether a page on method, with downloads, lies beside it
 
 
 ALONE = Neighbours()

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from leaderboards.aggregate.duels import Duel
 from leaderboards.aggregate.outcomes import OpponentVerdict
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.downloads.tables import duels_sheet, means_sheet, outcomes_sheet
 from leaderboards.statistics.bootstrap import Blank
@@ -81,7 +82,9 @@ def opponents_tables(
     lines = []
     for words, names in opponents_by_verdict(outcomes).items():
         lines.append(f"{words} {len(names)}: {', '.join(names)}")
-    rows = [row for outcome in outcomes for row in outcome.rows]
+    rows: list[Pooled] = []
+    for outcome in outcomes:
+        rows += outcome.rows
     return [
         ResultTable.from_sheet(
             "outcomes", outcomes_sheet("outcomes", outcomes), Text("\n".join(lines))

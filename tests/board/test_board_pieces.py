@@ -11,7 +11,7 @@ from datasets_gen import KNOWN_TASKS
 from docs.scripts.board import BoardRun, batches, complete, keep, missing_policies, pieces_of
 from kvbench.board import freshness
 from kvbench.board.pieces import Piece, board_groups, open_pieces, stale_policies
-from kvbench.publish.site import publish_board
+from kvbench.publish.board.pages import publish_board
 from kvbench.store.packing import write_run_file
 from kvbench.store.store import Store
 from policies import POLICIES
@@ -94,7 +94,7 @@ def test_the_page_marks_what_is_stale(
 
     def page(name: str) -> str:
         publish_board(open_pieces(records), tmp_path / name)
-        return (tmp_path / name / "methods.html").read_text(encoding="utf-8")
+        return (tmp_path / name / "index.html").read_text(encoding="utf-8")
 
     assert 'class="stale"' not in page("fresh")
     raise_version_of_policy(monkeypatch, "snapkv")

@@ -170,7 +170,7 @@ def test_the_place_counts_the_methods_that_have_more_right(
 def test_contexts_that_the_full_cache_answers_in_another_way_are_left_out(
     file_of_press: Path, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvbench.publish.placed.LEAST_REPRODUCED", 0.5)
+    monkeypatch.setattr("kvbench.publish.board.placed.LEAST_REPRODUCED", 0.5)
     change_full(records, {2})
     compared = place(file_of_press.parent, "CopiedPress")
     per_context = TASKS["base"].questions_per_context

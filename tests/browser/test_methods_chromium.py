@@ -7,7 +7,12 @@ import pytest
 
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
-from leaderboards.pages.methods import AboutMethod, build_methods, methods_table
+from leaderboards.pages.methods.all_methods import (
+    AboutMethod,
+    Elsewhere,
+    build_methods,
+    methods_table,
+)
 from leaderboards.pages.results import Results
 from leaderboards.statistics.rank import RankInterval
 from leaderboards.statistics.safe_ratio import SafeRatio
@@ -56,7 +61,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
 
 
 def test_cells_are_the_standings_of_the_boards(results: Results) -> None:
-    table = methods_table(results, "methods-1", "toy", {"snapkv": 11})
+    table = methods_table(results, "methods-1", "toy", Elsewhere({"snapkv": 11}, {}))
     assert {line.name for line in table.methods} == {"snapkv", "tova", HOSTILE}
     assert {line.name for line in table.controls} == {"oracle", "random", "recency"}
     places = [line.cells[0].sort for line in table.methods]

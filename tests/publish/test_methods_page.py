@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from leaderboards.pages.methods import places_elsewhere
+from leaderboards.pages.methods.all_methods import places_elsewhere
 from tests.support.models.runs import CommandLine
 
 

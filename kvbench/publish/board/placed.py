@@ -10,7 +10,7 @@ from kvbench.board.pieces import Piece, board_groups, stale_policies
 from kvbench.execution.report import broken, fails_always
 from kvbench.publish.compared import Compared, ComparedRun
 from kvbench.publish.comparison import publish_comparison
-from kvbench.publish.methods import find_left_out, methods_page
+from kvbench.publish.methods import about_methods, find_left_out, methods_page
 from kvbench.publish.parts import make_parts
 from kvbench.publish.places import without_places
 from kvbench.publish.site import summary_rows
@@ -23,7 +23,7 @@ from kvbench.system.files import write_text_atomically
 from leaderboards.aggregate.leading_measures import reasons_by_task
 from leaderboards.aggregate.pairing import with_held
 from leaderboards.boards.rank import RANK
-from leaderboards.pages.methods import METHODS_PAGE
+from leaderboards.pages.methods.all_methods import METHODS_PAGE
 from leaderboards.pages.results import Results
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.rank import RankInterval
@@ -92,11 +92,11 @@ def place_press(
     shown = without_places(press)
     text = methods_page(
         [part.results],
-        part.group.stores,
+        about_methods(part.group.stores, stale_policies(pieces)),
         find_left_out(stores),
         find_neighbours(folder),
-        stale_policies(pieces),
         shown,
+        has_examples=False,
     )
     write_text_atomically(page, text)
     unmastered = reasons_by_task(rows)

@@ -2,7 +2,7 @@
 what it loses for each use."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, SummaryRow
 from leaderboards.boards.board import Standing
@@ -16,7 +16,9 @@ from leaderboards.pages.uses import NOT_RUN, Use, all_uses
 from leaderboards.rendering.templating import ALONE, Neighbours, render
 from leaderboards.statistics.bootstrap import Blank
 from leaderboards.statistics.safe_ratio import SafeRatio, lowest
+from leaderboards.studies.parts import examples_at, examples_page
 from policies.declaration.lazy import LazyModule
+from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL
 
 # A run that is of no board needs nothing of it.
@@ -41,6 +43,7 @@ class AboutMethod:
     paper: str
     needs: str  # beside the model, such as a second reading; empty where it needs nothing
     stale: str = ""  # why its answers are of another version; empty where they are not
+    page: str = ""  # the file name of its own page, if it has one
 
 
 @dataclass(frozen=True)
@@ -66,16 +69,20 @@ def build_methods(
     left_out: Mapping[str, str],
     neighbours: Neighbours = ALONE,
     mine: str = "",
+    has_examples: bool = True,
 ) -> str:
     """Builds the page as text. ``methods``: by policy. ``left_out``: why a method is not there.
-    ``mine``: the method that is placed among the others."""
+    ``mine``: the method that is placed among the others. ``has_examples``: whether pages of
+    examples lie beside it, to which cells lead."""
     tables = []
-    elsewhere = places_elsewhere()
+    elsewhere = Elsewhere(places_elsewhere(), places_on_models(results))
     for number, (of_setting, label) in enumerate(
         zip(results, distinct_labels(results), strict=True), start=1
     ):
         title = label or of_setting.model
-        tables.append(methods_table(of_setting, f"methods-{number}", title, elsewhere))
+        identifier = f"methods-{number}"
+        examples = number if has_examples else 0
+        tables.append(methods_table(of_setting, identifier, title, elsewhere, examples))
     return render(
         "methods.html.j2",
         ("address.js", "page.js", "methods.js"),
@@ -103,11 +110,32 @@ def places_elsewhere() -> dict[str, int]:
     return places
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Holds the places that methods have on other boards."""
+
+    published: Mapping[str, int]  # by policy, on kvpress's own board
+    models: Mapping[str, Mapping[str, TableCell]]  # by model, and there by policy
+
+
+def places_on_models(results: Sequence[Results]) -> dict[str, dict[str, TableCell]]:
+    """Returns the places of all policies on each model, by its label; none where there is one model
+    alone."""
+    places: dict[str, dict[str, TableCell]] = {}
+    for of_setting, label in zip(results, distinct_labels(results), strict=True):
+        if not label:
+            continue
+        board = of_setting.standings.get((of_setting.mode, of_setting.shown[0]), ())
+        places[label] = {standing.policy: _place_cell(standing) for standing in board}
+    return places
+
+
 def methods_table(
-    results: Results, identifier: str, title: str, elsewhere: Mapping[str, int]
+    results: Results, identifier: str, title: str, elsewhere: Elsewhere, examples: int = 0
 ) -> MethodsTable:
     """Makes the table of one model; methods without a place stand behind all others.
-    ``elsewhere``: the place of a policy on kvpress's own board."""
+    ``examples``: the number of its results among those of the site, where pages of examples are
+    there."""
     uses = all_uses(results)
     standings: dict[str, dict[str, Standing]] = {}  # by policy and task
     for (_, task), of_board in results.standings.items():
@@ -116,12 +144,20 @@ def methods_table(
     columns = [PLACE]
     for use in uses:
         columns += [f"{use.name}, {ratio:g}" for ratio in RATIOS]
-    columns += ["wrong of answered", "leakage", "seconds", "bytes", ELSEWHERE]
+    columns += ["wrong of answered", "leakage", "seconds", "bytes"]
+    others = [model for model in elsewhere.models if model != title]
+    columns += [f"place, {model}" for model in others]
+    columns.append(ELSEWHERE)
     methods, controls = [], []
     for policy, by_task in standings.items():
         if policy == FULL:
             continue
-        line = _line(policy, by_task, uses, results, elsewhere)
+        line = _line(policy, by_task, uses, results, examples)
+        cells = list(line.cells)
+        for model in others:
+            cells.append(elsewhere.models[model].get(policy, TableCell.blank(NOT_RUN)))
+        cells.append(_published_cell(elsewhere.published.get(policy)))
+        line = TableRow(policy, tuple(cells))
         if policy in CONTROLS:
             controls.append(line)
         else:
@@ -148,12 +184,18 @@ def _line(
     by_task: Mapping[str, Standing],
     uses: Sequence[Use],
     results: Results,
-    elsewhere: Mapping[str, int],
+    examples: int,
 ) -> TableRow:
     cells = [_place_cell(by_task.get(results.shown[0]))]
     for use in uses:
         safe = _safe(by_task, use)
-        cells += [_loss_cell(safe, ratio) for ratio in RATIOS]
+        for ratio in RATIOS:
+            cell = _loss_cell(safe, ratio)
+            if examples and not cell.is_blank and not isinstance(safe, Blank):
+                page = examples_page((*safe.tasks, *use.tasks)[0], examples)
+                level = UNTREATED if safe.kind is None else Level(safe.kind, ratio)
+                cell = replace(cell, examples=examples_at(page, policy, level))
+            cells.append(cell)
     rows = _rows_at(results, policy)
     overall = rows.get(results.shown[0])
     cells.append(_measure_cell(WRONG, overall))
@@ -161,11 +203,13 @@ def _line(
     cells.append(_measure_cell(LEAKAGE, leaking[0] if leaking else None))
     cells.append(_measure_cell(SECONDS, overall))
     cells.append(_bytes_cell(results, policy, rows))
-    if policy in elsewhere:
-        cells.append(TableCell(f"{elsewhere[policy]}", sort=elsewhere[policy]))
-    else:
-        cells.append(TableCell.blank(NOT_THERE))
     return TableRow(policy, tuple(cells))
+
+
+def _published_cell(place: int | None) -> TableCell:
+    if place is None:
+        return TableCell.blank(NOT_THERE)
+    return TableCell(f"{place}", sort=place)
 
 
 def _place_cell(standing: Standing | None) -> TableCell:

@@ -1,0 +1,1 @@
+"""Publishes the board of all methods, and a press among them."""

@@ -1,0 +1,90 @@
+"""Writes the board: a table of all methods, a page for each of them, and examples. It is small enough
+to lie in a repository: records are there already, and are no downloads of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pandas import DataFrame
+
+from kvbench.board.pieces import Piece, board_groups, stale_policies
+from kvbench.publish.former_files import announce_files, remove_former_files
+from kvbench.publish.method import arguments_used
+from kvbench.publish.methods import about_methods, find_left_out, methods_page
+from kvbench.publish.parts import Part, list_stores, make_parts
+from kvbench.publish.site import summary_rows
+from kvbench.publish.site_list import RUN, enlist, find_neighbours, is_listed
+from kvbench.store.run_file import choose_tolerance
+from kvbench.system.files import write_text_atomically
+from leaderboards.downloads.sheets import file_name
+from leaderboards.pages.examples import EXAMPLE_COLUMNS, build_examples
+from leaderboards.pages.front import FRONT
+from leaderboards.pages.methods.one_method import build_one_method
+from leaderboards.rendering.templating import Neighbours
+from leaderboards.studies.parts import examples_page
+from policies import FULL
+
+
+def publish_board(
+    pieces: Sequence[Piece],
+    folder: Path,
+    every_task: bool = False,
+    tolerance: float | None = None,
+) -> Sequence[Path]:
+    """Writes the pages of packed runs, whatever code and machine made them, and returns the page to
+    begin with. Raises :class:`KVBenchError` where records cannot be aggregated or a file cannot be
+    written."""
+    groups = board_groups(pieces)
+    records = [group.records() for group in groups]
+    rows = []
+    for group, frame in zip(groups, records, strict=True):
+        rows.append(summary_rows(frame, group, every_task))
+    points = choose_tolerance([store.run.job for store in list_stores(groups)], tolerance)
+    parts = make_parts(groups, records, rows, points)
+    neighbours = Neighbours(has_method=False)
+    if is_listed(folder):
+        neighbours = replace(find_neighbours(folder), has_method=False)
+    contents = _methods_pages(parts, stale_policies(pieces), neighbours)
+    examples_of = max(piece.store.run.examples_of or 1 for piece in pieces)
+    contents |= _examples_pages(parts, examples_of, neighbours)
+    announce_files(folder, contents)
+    for page, text in contents.items():
+        write_text_atomically(folder / page, text)
+    remove_former_files(folder, contents)
+    first = [folder / FRONT]
+    if is_listed(folder):
+        enlist(folder, RUN, first, list_stores([part.group for part in parts]))
+    return first
+
+
+def _methods_pages(
+    parts: Sequence[Part], stale: dict[str, str], neighbours: Neighbours
+) -> dict[str, str]:
+    """Builds the table of all methods and the page of each, by file name."""
+    results = [part.results for part in parts]
+    stores = list_stores([part.group for part in parts])
+    arguments = arguments_used([part.study_input.records for part in parts])
+    methods = {}
+    for name, about in about_methods(stores, stale).items():
+        methods[name] = replace(about, page=f"method-{file_name(name)}.html")
+    contents = {FRONT: methods_page(results, methods, find_left_out(stores), neighbours)}
+    for name, about in methods.items():
+        if name != FULL:
+            used = arguments.get(name, "")
+            page = build_one_method(name, about, used, results, FRONT, neighbours)
+            contents[about.page] = page
+    return contents
+
+
+def _examples_pages(
+    parts: Sequence[Part], examples_of: int, neighbours: Neighbours
+) -> dict[str, str]:
+    """Builds the pages of examples, of the contexts that keep which tokens survive."""
+    contents = {}
+    for number, part in enumerate(parts, start=1):
+        records = part.study_input.records
+        kept: DataFrame = records[records["example_index"] % examples_of == 0]
+        for task, of_task in kept[[*EXAMPLE_COLUMNS]].groupby("task", sort=False):
+            page = build_examples(part.study_input.model, str(task), of_task, FRONT, neighbours)
+            contents[examples_page(str(task), number)] = page
+    return contents

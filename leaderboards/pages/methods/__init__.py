@@ -1,0 +1,1 @@
+"""The pages of methods: of all, and of each."""

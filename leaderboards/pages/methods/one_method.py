@@ -1,0 +1,130 @@
+"""The page of one method: what it is, how much it keeps on each model, and how it fails."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from leaderboards.aggregate.leading_measures import find_lead
+from leaderboards.aggregate.row import SLOT_COVERAGE, SummaryRow
+from leaderboards.boards.declaration import TableCell, TableRow
+from leaderboards.boards.rank import RANK
+from leaderboards.metrics import MEASURES
+from leaderboards.metrics.declaration import Measure
+from leaderboards.pages.gallery import GalleryPlot, gallery
+from leaderboards.pages.methods.all_methods import NO_SUCH_ROW, AboutMethod
+from leaderboards.pages.results import Results, distinct_labels
+from leaderboards.rendering.style import LineStyle, line_styles
+from leaderboards.rendering.templating import ALONE, Neighbours, render
+from leaderboards.statistics.bootstrap import Blank
+from leaderboards.studies.parts import examples_at, examples_page
+from policies.declaration.levels import UNTREATED
+from policies.declaration.names import CONTROLS, FULL
+
+# What an answer becomes that the full cache has right, and why.
+FAILURES: tuple[tuple[Measure, str], ...] = (
+    (MEASURES["lost"], "falls silent"),
+    (MEASURES["new_wrong"], "answers wrongly"),
+    (MEASURES["confused_rate"], "names another value of the text"),
+    (MEASURES["fabricated_rate"], "makes a value up"),
+    (SLOT_COVERAGE, "evidence kept"),
+)
+COLUMNS = ("has", "full cache", *(words for _, words in FAILURES))
+
+
+@dataclass(frozen=True)
+class OnModel:
+    """Holds how a method does on one model."""
+
+    identifier: str
+    title: str
+    place: str  # such as "place 7, 3–12 of 40", or why there is none
+    styles: tuple[LineStyle, ...]
+    pictures: tuple[GalleryPlot, ...]
+    columns: tuple[str, ...]
+    rows: tuple[TableRow, ...]  # a task at a level each
+
+
+def build_one_method(
+    name: str,
+    about: AboutMethod,
+    arguments: str,
+    results: Sequence[Results],
+    above: str,
+    neighbours: Neighbours = ALONE,
+) -> str:
+    """Builds the page as text. ``arguments``: that its press ran with. ``above``: the file name of
+    the page of all methods."""
+    models: list[OnModel] = []
+    styles: dict[str, LineStyle] = {}
+    labels = distinct_labels(results)
+    for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
+        if any(row.policy == name for row in of_setting.rows):
+            model = _on_model(name, of_setting, number, label or of_setting.model)
+            models.append(model)
+            styles |= {style.policy: style for style in model.styles}
+    return render(
+        "one_method.html.j2",
+        ("address.js", "page.js", "hover.js"),
+        neighbours,
+        name=name,
+        about=about,
+        arguments=arguments,
+        models=models,
+        styles=styles,
+        above=above,
+    )
+
+
+def _on_model(name: str, results: Results, number: int, title: str) -> OnModel:
+    beside = (name, *CONTROLS)
+    rows = [row for row in results.rows if row.policy in beside]
+    styles = line_styles(results.rows)
+    task = results.shown[0]
+    pictures = gallery(rows, task, results.mode, styles, f"model-{number}")
+    shown = {row.policy for row in rows if row.task == task}
+    return OnModel(
+        f"model-{number}",
+        title,
+        _place(name, results),
+        tuple(style for policy, style in styles.items() if policy in shown),
+        tuple(picture for picture in pictures if picture.leads),
+        COLUMNS,
+        _rows_of_tasks(name, results, number),
+    )
+
+
+def _place(name: str, results: Results) -> str:
+    for standing in results.standings.get((results.mode, results.shown[0]), ()):
+        if standing.policy == name:
+            rank = standing[RANK]
+            if isinstance(rank, Blank):
+                return rank.reason
+            cell: TableCell = RANK.cell(rank)
+            return f"place {cell.text}, {cell.detail}" if not cell.is_blank else cell.reason
+    return "it has no place here"
+
+
+def _rows_of_tasks(name: str, results: Results, number: int) -> tuple[TableRow, ...]:
+    """Makes a row for each task and level, whose first cell leads to its examples."""
+    lines = []
+    for task in results.tasks:
+        rows = [row for row in results.rows if row.task == task]
+        full = next((row for row in rows if row.policy == FULL), None)
+        measure = find_lead(full).measures[0]
+        page = examples_page(task, number)
+        for row in rows:
+            if row.policy != name:
+                continue
+            where = task if row.at == UNTREATED else f"{task}, {row.at.where}"
+            value = _cell(measure, row)
+            cells = [replace(value, examples=examples_at(page, name, row.at))]
+            cells.append(_cell(measure, full))
+            cells += [_cell(failure, row) for failure, _ in FAILURES]
+            lines.append(TableRow(where, tuple(cells)))
+    return tuple(lines)
+
+
+def _cell(measure: Measure, row: SummaryRow | None) -> TableCell:
+    value = None if row is None else measure.value(row)
+    if value is None:
+        return TableCell.blank(NO_SUCH_ROW)
+    return TableCell(measure.text(value), sort=value)
