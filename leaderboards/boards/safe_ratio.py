@@ -179,7 +179,7 @@ def held_text(safe: SafeRatio) -> str:
 
 
 def more_text(safe: SafeRatio) -> str:
-    """Says how many more contexts would show an open level to be safe, if they were like these."""
+    """Says how many more contexts would decide about an open level, if they were like these."""
     if safe.outcome != OPEN or safe.more is None:
         return ""
     return f"{count_text(safe.more, 'more context')} needed"
@@ -257,8 +257,9 @@ SAFE_RATIO = DerivedMeasure(
         "interval there holds both, and more contexts may show either. Under it stands from where "
         "it is unsafe. “May be chance”: a ratio above that of the oracle, which keeps the "
         "evidence. “60 more contexts needed”: if they are like those that were run, the level is "
-        "safe; of 12 contexts in which all answers agree the loss is below 1 − 0.025^(1/12), 26.5 "
-        f"points, of {contexts_that_agree(TOLERATED_LOSS / 100)} below {TOLERATED_LOSS:g}. Few "
+        "shown to be safe, or unsafe where the mean loss is larger than that; of 12 contexts in "
+        "which all answers agree the loss is below 1 − 0.025^(1/12), 26.5 points, "
+        f"of {contexts_that_agree(TOLERATED_LOSS / 100)} below {TOLERATED_LOSS:g}. Few "
         "contexts can show something to be unsafe, and hardly ever safe. Over all tasks it is the "
         "lowest of those that the mean counts, with the task that has it (+1: as many more). Of "
         "faults it is the safe rate, of masked bits their number. What has one level, as int4, is "

@@ -151,6 +151,11 @@ class PairedDifference:
                 low = middle
         return high
 
+    def contexts_above(self, bound: float) -> int | None:
+        """Returns how many contexts show a difference above ``bound`` if more of them are as these
+        are; None where no number does."""
+        return PairedDifference(self.less, self.more).contexts_below(-bound)
+
 
 def mean_difference_interval(
     by_task: Sequence[PairedDifference], alpha: float = ALPHA

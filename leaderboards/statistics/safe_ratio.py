@@ -68,8 +68,8 @@ class SafeRatio:
     # are too few to show more of it.
     highest_sure: float = inf
     tolerance: float = TOLERATED_LOSS  # a loss of so many points is not safe
-    # How many contexts show that it is safe, if more of them are as these; None where no number
-    # does.
+    # How many contexts show that it is safe, or that it is not, if more of them are as these; None
+    # where no number does.
     needed: int | None = None
     # Over several tasks: those that decide it, that of ``tested`` first.
     tasks: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class SafeRatio:
 
     @property
     def more(self) -> int | None:
-        """Returns how many contexts more would show the next higher ratio to be safe."""
+        """Returns how many contexts more would decide whether the next higher ratio is safe."""
         if self.needed is None:
             return None
         return max(1, self.needed - self.contexts)
@@ -209,16 +209,14 @@ def safe_over_levels(
 
 
 def _contexts_needed(by_measure: Sequence[PairedDifference], tolerance: float) -> int | None:
-    """Returns how many contexts would show all losses to be below what is tolerated; None where no
-    number would show it of one of them."""
-    needed = []
-    for losses in by_measure:
-        # Paired differences are shares, and what is tolerated is in points.
-        count = losses.contexts_below(tolerance / 100)
-        if count is None:
-            return None
-        needed.append(count)
-    return max(needed)
+    """Returns how many contexts would decide: show all losses to be below what is tolerated, or one
+    of them to be above; None where no number would, as where a loss is just what is tolerated."""
+    bound = tolerance / 100  # paired differences are shares, and what is tolerated is in points
+    to_be_safe = [losses.contexts_below(bound) for losses in by_measure]
+    to_be_unsafe = [losses.contexts_above(bound) for losses in by_measure]
+    if None not in to_be_safe:
+        return max(filter(None, to_be_safe))
+    return min(filter(None, to_be_unsafe), default=None)
 
 
 def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:

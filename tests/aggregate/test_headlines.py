@@ -305,9 +305,9 @@ def test_a_comparison_has_the_sign_of_the_truth(headline_records: pd.DataFrame, 
 FEW: dict[tuple[int, int], tuple[str, str]] = {
     (2, 0): ("open at 0.5", "0 [−84, +84]\n70 more contexts needed"),
     (9, 0): ("open at 0.5", "0 [−34, +34]\n63 more contexts needed"),
-    (9, 1): ("open at 0.5", "−9 [−43, +24]"),
+    (9, 1): ("open at 0.5", "−9 [−43, +24]\n161 more contexts needed"),
     (12, 0): ("open at 0.5", "0 [−26, +26]\n60 more contexts needed"),
-    (40, 4): ("open at 0.5", "−8 [−20, +2]"),
+    (40, 4): ("open at 0.5", "−8 [−20, +2]\n210 more contexts needed"),
     (72, 0): ("safe to 0.5", "0 [−4.99, +5]"),
 }
 
@@ -330,6 +330,24 @@ def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(
     matrix = use_matrix(results)
     cell = matrix.methods[0].cells[0]
     assert (cell.text, cell.detail) == FEW[contexts, losing]
+
+
+@pytest.mark.parametrize("contexts", [6, 12, 24])
+def test_each_cell_is_decided_or_says_how_many_contexts_would_decide(contexts: int) -> None:
+    for losing in range(contexts + 1):
+        made = [
+            record(
+                example_id=f"base-{place}",
+                policy=policy,
+                ratio=ratio,
+                f1=0.0 if policy == "snapkv" and place < losing else 80.0,
+            )
+            for place in range(contexts)
+            for policy, ratio in (("full", 0.0), ("oracle", 0.5), ("snapkv", 0.5))
+        ]
+        cell = use_matrix(results_of(frame(made))).methods[0].cells[0]
+        is_decided = cell.verdict in ("safe", "unsafe")
+        assert is_decided != cell.detail.endswith("needed"), cell
 
 
 def test_every_headline_of_the_board_is_in_these_tables(

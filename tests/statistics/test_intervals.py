@@ -82,7 +82,20 @@ def test_a_loss_needs_as_many_contexts_as_show_it() -> None:
         shown.append(repeated.interval()[1] < 0.05)
     assert shown == [False, True]
     assert PairedDifference(np.zeros(12), np.zeros(12)).contexts_below(0.05) == 72
-    assert PairedDifference(np.full(12, 0.05), np.zeros(12)).contexts_below(0.05) is None
+    at_bound = PairedDifference(np.full(12, 0.05), np.zeros(12))
+    assert (at_bound.contexts_below(0.05), at_bound.contexts_above(0.05)) == (None, None)
+
+
+def test_a_large_loss_needs_as_many_contexts_as_show_that_it_is_large() -> None:
+    four_in_forty = PairedDifference(np.repeat([1.0, 0.0], [4, 36]), np.zeros(40))  # 10 points
+    assert four_in_forty.contexts_below(0.05) is None
+    needed = four_in_forty.contexts_above(0.05)
+    assert needed is not None
+    shown = []
+    for times in (needed // 40, needed // 40 + 1):
+        repeated = PairedDifference(np.tile(four_in_forty.more, times), np.zeros(40 * times))
+        shown.append(repeated.interval()[0] > 0.05)
+    assert shown == [False, True]
 
 
 def test_values_of_contexts_average_to_the_mean_over_questions() -> None:
