@@ -25,6 +25,7 @@ from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 
 precision = LazyModule("kvbench.models.precision")
+choices = LazyModule("kvbench.estimate.choice")
 questions = LazyModule("kvbench.served.job")
 servers = LazyModule("kvbench.served.plan")
 torch = LazyModule("torch")
@@ -58,6 +59,7 @@ def plan(
     observe: Names = None,
     tolerance: float | None = None,
     machine: str = "h100",
+    hours: float | None = None,
 ) -> PlanResult:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions.
 
@@ -89,6 +91,7 @@ def plan(
         observe: Tables of studies, such as ``attention``.
         tolerance: Points of loss below which a level is safe; 5 by default.
         machine: Where it would run: ``h100`` and others, or ``this``, which is measured.
+        hours: Of all devices: the contexts and questions that tell most in this time are chosen.
 
     Returns:
         What a run takes, and what that rests on.
@@ -104,6 +107,7 @@ def plan(
     params = job_values(call.values)
     tokens = tokens_of_run(call["context_tokens"], params["suite"], params["tasks"])
     if is_address(str(call["model"])):
+        check_no_hours(hours)
         questions.check_options(call.changed, call["policies"], None)
         planned = Job.of({**params, "context_tokens": tokens})
         rows = servers.plan_rows(str(call["model"]), planned)
@@ -128,7 +132,15 @@ def plan(
         hardware = MACHINES[machine]
     estimate = plans.make_plan(job, grid, shape, tokens, hardware)
     rows = plans.plan_rows(estimate, choose_tolerance([job]))
+    if hours is not None:
+        rows.insert(0, (f"in {hours:g} hours", choices.choose_contexts(estimate, hours).words))
     return PlanResult(Result([_figures(rows)], notes=plans.assumptions(estimate)))
+
+
+def check_no_hours(hours: float | None) -> None:
+    """Raises :class:`KVBenchError` where a time is given for a server, whose speed nobody knows."""
+    if hours is not None:
+        raise KVBenchError("--hours is for a model that is loaded: nobody knows a server's speed")
 
 
 def _figures(rows: Sequence[tuple[str, str]]) -> ResultTable:

@@ -39,6 +39,10 @@ def command(
     machine: Annotated[
         str, typer.Option(help=f"{', '.join(MACHINES)}, or {THIS}, measured.")
     ] = "h100",
+    hours: Annotated[
+        float | None,
+        typer.Option(help="Choose the contexts and questions that tell most in this time."),
+    ] = None,
 ) -> Result:
     """Estimates the time, the bytes and the contexts of a run, and lists the assumptions."""
     return plan(**options.given_values(context)).shown
