@@ -19,8 +19,8 @@ from kvbench.store.dates import with_date
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import write_text_atomically
-from policies import LazyModule
+from kvbench.system.files import file_name, write_text_atomically
+from policies import FULL, LazyModule
 from policies.declaration.names import split_outside_brackets
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 forecasts = LazyModule("kvbench.estimate.plan")
 local = LazyModule("kvbench.execution.local")
+packing = LazyModule("kvbench.store.packing")
 placed = LazyModule("kvbench.publish.board.placed")
 reports = LazyModule("kvbench.execution.report")
 runs = LazyModule("kvbench.execution.execute")
@@ -112,13 +113,17 @@ def make_job(call: Call, pieces: Sequence[Piece], name: str) -> Job:
 
 
 def describe(result: "PlacedPress", press: str, fault: str) -> Result:
-    """Lays out the place of a press, for people and programs, and writes the block for a pull
-    request beside its page."""
+    """Lays out the place of a press, for people and programs. It writes the block for a pull request
+    beside its page, and the entry that the board takes: answers, settings and the source."""
     (comparison,) = result.compared.comparisons
     outcomes = comparison.published.outcomes
     again = [answered.sentence for answered in result.again]
     command = shlex.join(["python", "-m", "kvbench", "compare", press, "--against", BOARD])
-    block = result.page.with_name(f"board-{Path(result.name).name.replace(':', '-')}.md")
+    name = file_name(result.name)
+    block, entry = result.page.with_name(f"board-{name}.md"), result.page.with_name(f"entry-{name}")
+    store = result.compared.store
+    # All of its answers can be given again, and not examples alone.
+    packing.pack(store, entry, policies=[FULL, comparison.policy], examples_of=1)
     notes = [*again, f"kvbench {kvbench.__version__}"]
     text = shown.markdown_block(result.name, result.model, result.ranks, outcomes, notes, command)
     write_text_atomically(block, text)
@@ -130,6 +135,6 @@ def describe(result: "PlacedPress", press: str, fault: str) -> Result:
         verdict=shown.place_line(result.name, result.model, result.ranks),
         notes=again,
         warnings=list(comparison.warnings),
-        files={"records": result.compared.store.folder, "page": pages, "block": block},
+        files={"records": store.folder, "page": pages, "block": block, "entry": entry},
         fault=fault or result.compared.fault,
     )

@@ -15,11 +15,15 @@ from datasets_gen import TASKS
 from kvbench.api import placing
 from kvbench.api.placing import BoardComparison
 from kvbench.board.asked import board_options, choose_pieces
-from kvbench.board.pieces import Piece, open_pieces
+from kvbench.board.pieces import Piece, board_groups, open_pieces
+from kvbench.checks.submission import examine
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model
+from kvbench.publish.board.pages import publish_board
+from kvbench.publish.places import without_places
 from kvbench.store.packing import pack
 from kvbench.store.run_file import Job
+from kvbench.store.scoring import SCORES
 from kvbench.store.store import Store, write_parquet
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
@@ -151,6 +155,45 @@ def test_the_block_for_a_pull_request_has_place_opponents_and_command(
     assert lines[0].startswith("**`CopiedPress`: place ")
     assert any(line.startswith("- not distinguished from") and "`knorm`" in line for line in lines)
     assert lines[-1].endswith("my.py:CopiedPress --against board`")
+
+
+def findings(folder: Path, press: Path) -> dict[str, str]:
+    """What of an entry is wrong, by check, its source trusted and its examples answered again."""
+    found = examine(folder, cells=4, trusted_code=[str(press)])
+    return {one.check: one.text for one in found if one.outcome == "wrong"}
+
+
+def test_an_entry_holds_what_the_board_takes(
+    place_once: BoardComparison, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = place_once.board_page.with_name("entry-CopiedPress")
+    (kept,) = entry.glob("press_sources/*/my.py")
+    assert kept.read_text() == COPY
+    assert findings(entry, kept) == {}
+    taken = shutil.copytree(entry, records / "CopiedPress")
+    assert len(board_groups(open_pieces(records))) == 1
+    (first,) = publish_board(open_pieces(records), records.parent / "site")
+    name = next(piece for piece in open_pieces(records) if piece.store.folder == taken)
+    (_, policy) = name.store.identity.policies
+    assert f'data-name="{without_places(policy.name)}"' in first.read_text(encoding="utf-8")
+
+
+def test_an_edited_entry_is_found(place_once: BoardComparison, tmp_path: Path) -> None:
+    entry = place_once.board_page.with_name("entry-CopiedPress")
+    edited = Path(shutil.copytree(entry, tmp_path / "edited"))
+    (kept,) = edited.glob("press_sources/*/my.py")
+    store = Store.open(edited)
+    (file,) = store.record_files()
+    rows = store.read_rows(RECORDS, file)
+    full = {row.question_id: row for row in rows if row.policy == "full"}
+    forged = []
+    for row in rows:
+        changes = {"output_text": full[row.question_id].output_text}
+        for name in SCORES:
+            changes[name] = getattr(full[row.question_id], name)
+        forged.append(row if row.policy == "full" else row.model_copy(update=changes))
+    store.write_rows(RECORDS, file, forged)
+    assert "replay" in findings(edited, kept)
 
 
 def test_the_place_counts_the_methods_that_have_more_right(
