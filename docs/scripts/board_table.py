@@ -1,0 +1,75 @@
+"""Writes the site of the board and the table of the README: ``python -m docs.scripts.board_table``
+makes ``docs/board`` from the records that kvbench ships."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from docs.scripts.markdown import table
+from kvbench.board.pieces import Piece, board_groups, open_board
+from kvbench.publish.board.pages import publish_board
+from kvbench.publish.parts import make_parts
+from kvbench.publish.site import summary_rows
+from leaderboards.pages.methods.all_methods import Elsewhere, methods_table
+from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
+from policies.composition import built_in
+
+SITE = Path(__file__).parents[1] / "board"
+ROWS = SITE / "rows.json"
+FIRST = 10  # rows that the README shows
+
+
+def first_board(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Returns the table of the first model of the board, as plain data: what was asked, the columns
+    of places and losses, and the rows, methods by their place and then controls."""
+    group = board_groups(pieces)[0]
+    records = group.records()
+    (part,) = make_parts([group], [records], [summary_rows(records, group)], TOLERATED_LOSS)
+    shown = methods_table(part.results, "", part.results.model, Elsewhere({}, {}))
+    losses = [column for column in shown.columns if column[-1].isdigit()]
+    columns = ["place", *losses]
+    rows: list[dict[str, Any]] = []
+    for line in (*shown.methods, *shown.controls):
+        cells = dict(zip(shown.columns, line.cells, strict=True))
+        texts: list[str] = []
+        for column in columns:
+            cell = cells[column]
+            text = cell.dash if cell.is_blank else f"{cell.text} {cell.detail}".strip()
+            texts.append(text.replace("\n", " "))
+        rows.append({"method": line.name, "cells": texts})
+    contexts = min(task.contexts for task in group.identity.tasks)
+    return {
+        "model": part.results.model,
+        "methods": len(shown.methods),
+        "contexts": contexts,
+        "columns": columns,
+        "rows": rows,
+    }
+
+
+def board() -> str:
+    """Returns the first rows of the board."""
+    content = json.loads(ROWS.read_text(encoding="utf-8"))
+    rows: list[Sequence[object]] = []
+    for row in content["rows"][:FIRST]:
+        policy = built_in(row["method"])
+        idea = "" if policy is None else policy.description
+        rows.append((f"`{row['method']}`", idea, *row["cells"]))
+    header = ("method", "what it keeps", *content["columns"])
+    return (
+        f"The first {FIRST} of {content['methods']} methods on `{content['model']}`, by place, with "
+        f"what they lose at a ratio, in points of {content['contexts']} contexts a task:\n\n"
+        f"{table(header, rows)}"
+    )
+
+
+def main() -> None:
+    pieces = open_board()
+    publish_board(pieces, SITE)
+    text = json.dumps(first_board(pieces), indent=1, ensure_ascii=False)
+    ROWS.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
