@@ -9,6 +9,7 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1]
 SITE = Path("site")
 PAGES = {  # by picture, the page, and the only section that is shown
+    "board": (DOCS / "board/index.html", ""),
     "page": (SITE / "default/index.html", ""),
     "examples": (SITE / "default/examples-base.html", ""),
     "comparison": (SITE / "compare/compare-LoudValuesPress.html", ""),

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from datasets_gen import unknown_name
+from docs.scripts.board_table import board
 from docs.scripts.engines import engines
 from docs.scripts.first_press import first_press
 from docs.scripts.library import library
@@ -339,6 +340,7 @@ MAKERS = (
     quantisations,
     deployments,
     papers,
+    board,
     needles,
     needles_on_gemma3,
     forecasts,
