@@ -28,11 +28,9 @@ def test_types_of_llama_cpp_hold_or_break_as_formats_in_process_do(name: str) ->
     assert measured["llama_cpp_full"] == measured["full"] == NEEDLES
     verdicts = []
     for pair in measured["pairs"]:
-        verdict = breaks(pair["llama_cpp_unturned"], NEEDLES, NEEDLES)
-        assert verdict == breaks(pair["written"], NEEDLES, NEEDLES), pair
-        assert breaks(pair["llama_cpp"], NEEDLES, NEEDLES) == breaks(
-            pair["written_turned"], NEEDLES, NEEDLES
-        ), pair
+        # As llama.cpp stands: without its rotation, few needles do not tell a verdict.
+        verdict = breaks(pair["llama_cpp"], NEEDLES, NEEDLES)
+        assert verdict == breaks(pair["written_turned"], NEEDLES, NEEDLES), pair
         verdicts.append(verdict)
     # Both verdicts are met: a test of one alone would pass where nothing breaks.
     assert verdicts == [False, name == "qwen"]
