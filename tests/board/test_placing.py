@@ -21,7 +21,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model
 from kvbench.publish.board.pages import publish_board
 from kvbench.publish.places import without_places
-from kvbench.store.packing import pack
+from kvbench.store.packing import pack, write_run_file
 from kvbench.store.run_file import Job
 from kvbench.store.scoring import SCORES
 from kvbench.store.store import Store, write_parquet
@@ -238,6 +238,22 @@ def test_what_the_stored_answers_decide_is_no_option(
     options: dict[str, Any] = {option: value}
     with pytest.raises(KVBenchError, match=f"--{option}: the answers of the board are stored"):
         place(file_of_press.parent, "CopiedPress", **options)
+
+
+def test_what_cannot_stand_beside_the_first_pieces_is_left_out_and_named(
+    file_of_press: Path, records: Path
+) -> None:
+    other = Path(shutil.copytree(records / "reference-base.1", records / "reference-base.2"))
+    run = Store.open(other).run
+    changed = []
+    for policy in run.identity.policies:
+        is_other = policy.name == "keydiff"
+        changed.append(policy.model_copy(update={"origin": "another"}) if is_other else policy)
+    identity = run.identity.model_copy(update={"policies": tuple(changed)})
+    write_run_file(other, run.model_copy(update={"identity": identity}))
+    compared = place(file_of_press.parent, "CopiedPress")
+    assert any("reference-base.2: left out" in warning for warning in compared.warnings)
+    assert {*compared.outcomes()["other"]} == {"knorm", "keydiff", "streaming_llm"}
 
 
 def test_a_model_that_is_not_on_the_board_is_told_what_is(records: Path) -> None:

@@ -11,7 +11,7 @@ from kvbench.execution.report import broken, fails_always
 from kvbench.publish.compared import Compared, ComparedRun
 from kvbench.publish.comparison import publish_comparison
 from kvbench.publish.methods import about_methods, find_left_out, methods_page
-from kvbench.publish.parts import make_parts
+from kvbench.publish.parts import list_stores, make_parts
 from kvbench.publish.places import without_places
 from kvbench.publish.site import summary_rows
 from kvbench.publish.site_list import find_neighbours, site_folder
@@ -75,7 +75,10 @@ def place_press(
     for policy in (FULL, press):
         if reason := fails_always(mine, policy):
             raise KVBenchError(reason if policy == FULL else broken(policy, reason, policy))
-    (stored_group,) = board_groups(pieces)
+    stored_group, *others = board_groups(pieces)
+    if apart := [store.folder.name for store in list_stores(others)]:
+        reason = "they have a method of the same name with other arguments or another version"
+        warnings = [*warnings, f"{', '.join(apart)}: left out, as {reason}"]
     records, again = join_with_board(mine, with_held(stored_group.records()), press)
     counts = records.drop_duplicates(CONTEXT)["task"].value_counts().to_dict()
     own_store = with_contexts(store, counts, [press])
@@ -100,9 +103,9 @@ def place_press(
     )
     write_text_atomically(page, text)
     unmastered = reasons_by_task(rows)
-    others = [name for name in records["policy"].unique() if name not in (*CONTROLS, press)]
-    published = publish_comparison(store, records, press, others, site, unmastered, warnings)
-    compared = Compared(press, tuple(others), published, tuple(warnings))
+    methods = [name for name in records["policy"].unique() if name not in (*CONTROLS, press)]
+    published = publish_comparison(store, records, press, methods, site, unmastered, warnings)
+    compared = Compared(press, tuple(methods), published, tuple(warnings))
     run = ComparedRun(store, rows, unmastered, [compared])
     ranks = find_ranks(part.results, shown)
     return PlacedPress(shown, part.results.model, run, ranks, again, page)
