@@ -82,12 +82,13 @@ suite: fetched ## measures docs/performance.md: 25 minutes
 gpu: ## measures this machine's card: eight minutes (docs/gpu.md)
 	PYTHONPATH=$(CURDIR)/.site:$(CURDIR) $(PYTHON) -m docs.scripts.gpu
 
-# Do presses keep needles in the order of kvpress's public board? Half an hour a natural model and core; then some
-# minutes of a teaching model, which masters no needle, and of the presses that see the question.
+# Do presses keep needles in the order of kvpress's public board? Half an hour a natural model and core, two hours of
+# qwen; then some minutes of a teaching model, which masters no needle, and of the presses that see the question.
 PUBLISHED := --suite published --context-tokens 1000 --max-new-tokens 48 --limit 8
-published: fetched ## compares with the public board of kvpress: an hour
+published: fetched ## compares with the public board of kvpress: hours
 	for model in smollm2 gemma3 reference; do \
 		$(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --name published-$$model || exit 1; done
+	$(BIN)/python -m kvbench run --model qwen $(PUBLISHED) --ratios 0.5 --name published-qwen
 	for model in smollm2 gemma3; do \
 		$(BIN)/python -m kvbench run --model $$model $(PUBLISHED) --mode aware --name published-aware-$$model || exit 1; done
 	$(BIN)/python -m kvbench site runs/published-* --site site/published
