@@ -61,12 +61,12 @@ def place_on_board(call: Call) -> BoardComparison:
     Raises :class:`KVBenchError` for an option that the board decides, and where nothing can be
     compared."""
     check_options(call)
+    site_list.make_site_folder("--site", call.path("site"))  # a fault shows before the run
     press = str(call["press"])
     pieces = choose_board(call)
     policy = find_policy(press)
     job = with_date(make_job(call, pieces, policy.name), Path(call["out"]), call["name"])
     grid = check_job(job)
-    site_list.make_site_folder("--site", call.path("site"))
     machine = local.on_this_machine(job, grid)
     name = call["name"] or f"board-{Path(job.model).name}-{machine.identity.short_hash()}"
     folder = Path(call["out"]) / name
@@ -118,7 +118,9 @@ def describe(result: "PlacedPress", press: str, fault: str) -> Result:
     (comparison,) = result.compared.comparisons
     outcomes = comparison.published.outcomes
     again = [answered.sentence for answered in result.again]
-    command = shlex.join(["python", "-m", "kvbench", "compare", press, "--against", BOARD])
+    tasks = ",".join(answered.task for answered in result.again)
+    words = ["python", "-m", "kvbench", "compare", press, "--against", BOARD]
+    command = shlex.join([*words, "--model", result.model, "--tasks", tasks])
     name = file_name(result.name)
     block, entry = result.page.with_name(f"board-{name}.md"), result.page.with_name(f"entry-{name}")
     store = result.compared.store

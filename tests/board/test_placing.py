@@ -154,7 +154,8 @@ def test_the_block_for_a_pull_request_has_place_opponents_and_command(
     assert len(lines) <= 16
     assert lines[0].startswith("**`CopiedPress`: place ")
     assert any(line.startswith("- not distinguished from") and "`knorm`" in line for line in lines)
-    assert lines[-1].endswith("my.py:CopiedPress --against board`")
+    command = "my.py:CopiedPress --against board --model reference --tasks base,knowledge`"
+    assert lines[-1].endswith(command)
 
 
 def findings(folder: Path, press: Path) -> dict[str, str]:
