@@ -1,6 +1,5 @@
 """Fixtures that are dear to build, made once; and settings that every test shares."""
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,9 +24,6 @@ from tests.support.models.runs import SHORT, CommandLine, ToyRuns, small_command
 from tests.support.models.toy import model_of, toy_prompt, toy_tokenizer
 from tests.support.records.small_store import small_store
 
-# On some processors MKL adds in an order that follows from where a tensor lies in memory, unless it
-# is told not to: two equal runs then differ by 1e-6 nats. It reads this before its first product.
-os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times
 # as long as one.
 torch.set_num_threads(1)

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 
@@ -25,7 +24,7 @@ from kvbench.prompts.context_length import count_by
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from tests.support.models.runs import CommandLine, outcome, small_command
+from tests.support.models.runs import CommandLine, assert_answers_equal, outcome, small_command
 from tests.support.wording import assert_says
 
 ROOT = Path(__file__).parents[2]
@@ -214,7 +213,7 @@ def assert_same_records(folder: Path) -> None:
     assert spread.run.status == "complete"
     assert spread.identity.differences(here.identity) == []
     assert set(outcome(spread)["status"]) == {"ok"}
-    pd.testing.assert_frame_equal(outcome(spread), outcome(here))
+    assert_answers_equal(outcome(spread), outcome(here))
 
 
 def test_a_run_on_a_cluster_stores_what_one_process_stores(
