@@ -21,7 +21,6 @@ class Piece:
     """A packed run: the answers of some methods."""
 
     store: Store
-    is_entry: bool = False  # somebody else sent it
 
     @cached_property
     def stale(self) -> Stale:
@@ -37,17 +36,17 @@ class Piece:
         ]
 
 
-def open_pieces(folder: Path = RECORDS_FOLDER, is_entry: bool = False) -> list[Piece]:
+def open_pieces(folder: Path = RECORDS_FOLDER) -> list[Piece]:
     """Opens the packed runs of a folder, by name. Raises :class:`KVBenchError` for one that cannot
     be read."""
     files = sorted(folder.glob(f"*/{RUN_FILE}"))
-    return [Piece(Store.open(file.parent), is_entry) for file in files]
+    return [Piece(Store.open(file.parent)) for file in files]
 
 
 def open_board() -> list[Piece]:
     """Opens all packed runs, those that others sent last. Raises :class:`KVBenchError` where there
     are none."""
-    pieces = [*open_pieces(), *open_pieces(ENTRIES_FOLDER, is_entry=True)]
+    pieces = [*open_pieces(), *open_pieces(ENTRIES_FOLDER)]
     if not pieces:
         raise KVBenchError(f"{RECORDS_FOLDER} holds no records: make board measures them")
     return pieces

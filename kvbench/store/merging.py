@@ -1,7 +1,7 @@
 """Uses runs together: groups them for one site, and lends the records of one to another."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import get_origin
@@ -102,26 +102,26 @@ def _comparable(store: Store, other_store: Store) -> bool:
     mine, theirs = store.identity, other_store.identity
     if mine.setting != theirs.setting or _kinds_of_levels(mine) != _kinds_of_levels(theirs):
         return False
-    for task in mine.tasks:
-        if theirs.task(task.name) not in (None, task):
-            return False
-    for policy in mine.policies:
-        same_policy = theirs.policy(policy.name)
-        if same_policy is not None and not policy.treats_like(same_policy):
-            return False
-    return True
+    return _share(mine, theirs, PolicyIdentity.treats_like)
 
 
 def _answer_alike(store: Store, other_store: Store) -> bool:
     mine, theirs = store.identity, other_store.identity
     if mine.answer_setting != theirs.answer_setting:
         return False
+    return _share(mine, theirs, PolicyIdentity.answers_like)
+
+
+def _share(
+    mine: Identity, theirs: Identity, is_alike: Callable[[PolicyIdentity, PolicyIdentity], bool]
+) -> bool:
+    """Tells whether the tasks that both have are the same, and their policies alike."""
     for task in mine.tasks:
         if theirs.task(task.name) not in (None, task):
             return False
     for policy in mine.policies:
         same_policy = theirs.policy(policy.name)
-        if same_policy is not None and not policy.answers_like(same_policy):
+        if same_policy is not None and not is_alike(policy, same_policy):
             return False
     return True
 

@@ -198,10 +198,10 @@ def _line(
             cells.append(cell)
     rows = _rows_at(results, policy)
     overall = rows.get(results.shown[0])
-    cells.append(_measure_cell(WRONG, overall))
+    cells.append(measure_cell(WRONG, overall))
     leaking = [row for row in rows.values() if LEAKAGE.value(row) is not None]
-    cells.append(_measure_cell(LEAKAGE, leaking[0] if leaking else None))
-    cells.append(_measure_cell(SECONDS, overall))
+    cells.append(measure_cell(LEAKAGE, leaking[0] if leaking else None))
+    cells.append(measure_cell(SECONDS, overall))
     cells.append(_bytes_cell(results, policy, rows))
     return TableRow(policy, tuple(cells))
 
@@ -254,7 +254,8 @@ def _rows_at(results: Results, policy: str) -> dict[str, SummaryRow]:
     return rows
 
 
-def _measure_cell(measure: Measure, row: SummaryRow | None) -> TableCell:
+def measure_cell(measure: Measure, row: SummaryRow | None) -> TableCell:
+    """Makes the cell of a measure; blank where there is no such row or value."""
     value = None if row is None else measure.value(row)
     if value is None:
         return TableCell.blank(NO_SUCH_ROW)

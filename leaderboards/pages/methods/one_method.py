@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.leading_measures import find_lead
-from leaderboards.aggregate.row import SLOT_COVERAGE, SummaryRow
+from leaderboards.aggregate.row import SLOT_COVERAGE
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.boards.rank import RANK
 from leaderboards.metrics import MEASURES
 from leaderboards.metrics.declaration import Measure
 from leaderboards.pages.gallery import GalleryPlot, gallery
-from leaderboards.pages.methods.all_methods import NO_SUCH_ROW, AboutMethod
+from leaderboards.pages.methods.all_methods import AboutMethod, measure_cell
 from leaderboards.pages.results import Results, distinct_labels
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import ALONE, Neighbours, render
@@ -39,7 +39,6 @@ class OnModel:
     place: str  # such as "place 7, 3–12 of 40", or why there is none
     styles: tuple[LineStyle, ...]
     pictures: tuple[GalleryPlot, ...]
-    columns: tuple[str, ...]
     rows: tuple[TableRow, ...]  # a task at a level each
 
 
@@ -70,6 +69,7 @@ def build_one_method(
         arguments=arguments,
         models=models,
         styles=styles,
+        columns=COLUMNS,
         above=above,
     )
 
@@ -87,7 +87,6 @@ def _on_model(name: str, results: Results, number: int, title: str) -> OnModel:
         _place(name, results),
         tuple(style for policy, style in styles.items() if policy in shown),
         tuple(picture for picture in pictures if picture.leads),
-        COLUMNS,
         _rows_of_tasks(name, results, number),
     )
 
@@ -115,16 +114,9 @@ def _rows_of_tasks(name: str, results: Results, number: int) -> tuple[TableRow, 
             if row.policy != name:
                 continue
             where = task if row.at == UNTREATED else f"{task}, {row.at.where}"
-            value = _cell(measure, row)
+            value = measure_cell(measure, row)
             cells = [replace(value, examples=examples_at(page, name, row.at))]
-            cells.append(_cell(measure, full))
-            cells += [_cell(failure, row) for failure, _ in FAILURES]
+            cells.append(measure_cell(measure, full))
+            cells += [measure_cell(failure, row) for failure, _ in FAILURES]
             lines.append(TableRow(where, tuple(cells)))
     return tuple(lines)
-
-
-def _cell(measure: Measure, row: SummaryRow | None) -> TableCell:
-    value = None if row is None else measure.value(row)
-    if value is None:
-        return TableCell.blank(NO_SUCH_ROW)
-    return TableCell(measure.text(value), sort=value)
