@@ -10,18 +10,21 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kvbench.board.pieces import RECORDS_FOLDER, Piece, open_pieces
-from kvbench.experiments.catalogue import choose_policies, with_references
+from kvbench.board.unfit import read_unfit, write_unfit
+from kvbench.experiments.catalogue import choose_policies, unfit_for, with_references
 from kvbench.experiments.grid import source_hash
 from kvbench.experiments.suites import find_tasks
+from kvbench.models.pretrained import read_cache_shape
 from kvbench.prompts.mode import Mode
 from kvbench.store.packing import pack
 from kvbench.store.store import Store
 from kvbench.studies.board.suite import SUITE
-from policies import CONTROLS
+from policies import CONTROLS, Policy
 from policies.declaration.names import split_outside_brackets
 
 PLAN = Path(__file__).parents[1] / "board" / "runs.toml"
@@ -49,12 +52,28 @@ class BoardRun:
         return task.name
 
     @property
-    def policies(self) -> list[str]:
-        """Names what is to be answered, as records name it: methods that mean something on the
-        task, and controls."""
+    def model(self) -> str:
+        return self.options[self.options.index("--model") + 1]
+
+    @cached_property
+    def chosen(self) -> list[Policy]:
+        """Lists methods that mean something on the task, and controls."""
         tasks = find_tasks(SUITE.name, self.task)
         chosen = choose_policies(",".join(self.methods), tasks, self.mode, of_suite=True)
-        return [policy.name for policy in with_references(chosen)]
+        return with_references(chosen)
+
+    @cached_property
+    def unfit(self) -> dict[str, str]:
+        """Says of methods that cannot run on the model why. Raises :class:`KVBenchError` for a
+        model that is not here."""
+        shape = read_cache_shape(self.model, "cpu", "float32")
+        reasons = {} if shape is None else unfit_for(self.chosen, shape)
+        return {name: reason.removeprefix(f"{name}: ") for name, reason in reasons.items()}
+
+    @property
+    def policies(self) -> list[str]:
+        """Names what is to be answered, as records name it."""
+        return [policy.name for policy in self.chosen if policy.name not in self.unfit]
 
 
 def read_plan(path: Path = PLAN) -> list[BoardRun]:
@@ -85,9 +104,17 @@ def _run_name(piece: Piece) -> str:
 
 
 def missing_policies(run: BoardRun, pieces: Sequence[Piece]) -> list[str]:
-    """Lists what has no answers that are not stale."""
-    answered = {name for piece in pieces for name in piece.fresh_policies}
+    """Lists what has no answers that are not stale, to what the run asks now."""
+    answered: set[str] = set()
+    for piece in pieces:
+        if was_asked_so(run, piece):
+            answered.update(piece.fresh_policies)
     return [name for name in run.policies if name not in answered]
+
+
+def was_asked_so(run: BoardRun, piece: Piece) -> bool:
+    """Tells whether a piece was asked with the options that its run has now."""
+    return f" {shlex.join(run.options)} --policies " in piece.store.run.command
 
 
 def batches(missing: Sequence[str]) -> Iterator[list[str]]:
@@ -103,13 +130,14 @@ def batches(missing: Sequence[str]) -> Iterator[list[str]]:
 
 
 def keep(run: BoardRun, answered: Store, policies: Sequence[str], folder: Path) -> Path:
-    """Packs the answers of some policies, and removes what is stale of the same policies. Returns
-    the folder of the piece."""
+    """Packs the answers of some policies, and removes what is stale, or was asked otherwise, of the
+    run. Returns the folder of the piece."""
     pieces = pieces_of(run, folder)
     place = folder / f"{run.name}.{answered.identity.short_hash()}"
     pack(answered, place, [run.task], policies)
     for piece in pieces:
-        kept = [name for name in piece.fresh_policies if name not in policies]
+        fresh = piece.fresh_policies if was_asked_so(run, piece) else []
+        kept = [name for name in fresh if name not in policies]
         if len(kept) == len(piece.store.identity.policies):
             continue
         partial = folder / f".{piece.store.folder.name}"
@@ -124,7 +152,7 @@ def keep(run: BoardRun, answered: Store, policies: Sequence[str], folder: Path) 
 def ask(run: BoardRun, policies: Sequence[str]) -> Store:
     """Has some policies answer, in a run of their own that is resumed where it was interrupted.
     Raises :class:`subprocess.CalledProcessError` where it ends with an error."""
-    code = f"{source_hash()} {policies}".encode()
+    code = f"{source_hash()} {run.options} {policies}".encode()
     name = f"board-{run.name}-{hashlib.sha256(code).hexdigest()[:8]}"
     methods = [policy for policy in policies if policy not in CONTROLS]
     options = ["--suite", SUITE.name, *run.options, "--policies", ",".join(methods or CONTROLS)]
@@ -135,6 +163,9 @@ def ask(run: BoardRun, policies: Sequence[str]) -> Store:
 
 def complete(run: BoardRun, folder: Path = RECORDS_FOLDER) -> None:
     """Asks all that a run lacks, some methods at a time."""
+    unfit = read_unfit(folder)
+    if run.unfit and unfit.get(run.model) != run.unfit:
+        write_unfit(folder, {**unfit, run.model: run.unfit})
     for policies in batches(missing_policies(run, pieces_of(run, folder))):
         print(f"{run.name}: {', '.join(policies)}", flush=True)
         print(f"{keep(run, ask(run, policies), policies, folder)}", flush=True)
@@ -143,7 +174,11 @@ def complete(run: BoardRun, folder: Path = RECORDS_FOLDER) -> None:
 def main(names: Sequence[str]) -> None:
     runs: Mapping[str, Any] = {run.name: run for run in read_plan()}
     for name in names or runs:
-        complete(runs[name])
+        try:
+            complete(runs[name])
+        except subprocess.CalledProcessError:
+            # The run has said why.
+            sys.exit(f"{name} ended with an error: the same command goes on behind what is packed")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from docs.scripts.markdown import table
-from kvbench.board.pieces import Piece, board_groups, open_board
-from kvbench.publish.board.pages import publish_board
-from kvbench.publish.parts import make_parts
-from kvbench.publish.site import summary_rows
+from kvbench.board.pieces import board_groups, open_board
+from kvbench.publish.board.pages import publish_parts
+from kvbench.publish.parts import Part
+from kvbench.publish.site import aggregate_groups
 from leaderboards.pages.methods.all_methods import Elsewhere, methods_table
-from leaderboards.statistics.safe_ratio import TOLERATED_LOSS
 from policies.composition import built_in
 
 SITE = Path(__file__).parents[1] / "board"
@@ -20,12 +19,9 @@ ROWS = SITE / "rows.json"
 FIRST = 10  # rows that the README shows
 
 
-def first_board(pieces: Sequence[Piece]) -> dict[str, Any]:
-    """Returns the table of the first model of the board, as plain data: what was asked, the columns
-    of places and losses, and the rows, methods by their place and then controls."""
-    group = board_groups(pieces)[0]
-    records = group.records()
-    (part,) = make_parts([group], [records], [summary_rows(records, group)], TOLERATED_LOSS)
+def first_board(part: Part) -> dict[str, Any]:
+    """Returns the table of a model, as plain data: what was asked, the columns of places and losses,
+    and the rows, methods by their place and then controls."""
     shown = methods_table(part.results, "", part.results.model, Elsewhere({}, {}))
     losses = [column for column in shown.columns if column[-1].isdigit()]
     columns = ["place", *losses]
@@ -38,7 +34,7 @@ def first_board(pieces: Sequence[Piece]) -> dict[str, Any]:
             text = cell.dash if cell.is_blank else f"{cell.text} {cell.detail}".strip()
             texts.append(text.replace("\n", " "))
         rows.append({"method": line.name, "cells": texts})
-    contexts = min(task.contexts for task in group.identity.tasks)
+    contexts = min(task.contexts for task in part.group.identity.tasks)
     return {
         "model": part.results.model,
         "methods": len(shown.methods),
@@ -66,8 +62,9 @@ def board() -> str:
 
 def main() -> None:
     pieces = open_board()
-    publish_board(pieces, SITE)
-    text = json.dumps(first_board(pieces), indent=1, ensure_ascii=False)
+    parts = aggregate_groups(board_groups(pieces))
+    publish_parts(parts, pieces, SITE)
+    text = json.dumps(first_board(parts[0]), indent=1, ensure_ascii=False)
     ROWS.write_text(text + "\n", encoding="utf-8")
 
 

@@ -3,9 +3,10 @@ methods."""
 
 from collections.abc import Mapping, Sequence
 
+from kvbench.board.unfit import Unfit
 from kvbench.store.store import Store
 from kvbench.studies.registry import SUITES
-from leaderboards.pages.methods.all_methods import AboutMethod, build_methods
+from leaderboards.pages.methods.all_methods import NOTHING_UNFIT, AboutMethod, build_methods
 from leaderboards.pages.results import Results
 from leaderboards.rendering.templating import Neighbours
 from policies import POLICIES, Policy
@@ -48,11 +49,13 @@ def methods_page(
     neighbours: Neighbours,
     mine: str = "",
     has_examples: bool = True,
+    unfit: Unfit = NOTHING_UNFIT,
 ) -> str:
     """Builds the page of methods of some runs. ``mine``: the press that is placed among the others.
-    ``has_examples``: whether pages of examples lie beside it."""
+    ``has_examples``: whether pages of examples lie beside it. ``unfit``: by model, why a method
+    cannot run on it."""
     absent = {name: reason for name, reason in left_out.items() if name not in methods}
-    return build_methods(results, methods, absent, neighbours, mine, has_examples)
+    return build_methods(results, methods, absent, neighbours, mine, has_examples, unfit)
 
 
 def _needs(policy: Policy) -> str:

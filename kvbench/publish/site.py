@@ -83,13 +83,21 @@ def run_results(
 ) -> list[Results]:
     """Returns what the pages of some runs show, a part for each group that may be compared, and
     writes nothing. Raises :class:`KVBenchError` where records cannot be aggregated."""
-    groups = group_runs(stores)
+    parts = aggregate_groups(group_runs(stores), every_task, tolerance)
+    return [part.results for part in parts]
+
+
+def aggregate_groups(
+    groups: Sequence[RunGroup], every_task: bool = False, tolerance: float | None = None
+) -> list[Part]:
+    """Returns what is shown of groups of runs, and writes nothing. Raises :class:`KVBenchError`
+    where records cannot be aggregated."""
     records = [group.records() for group in groups]
     rows = []
     for group, frame in zip(groups, records, strict=True):
         rows.append(summary_rows(frame, group, every_task))
-    points = choose_tolerance([store.run.job for store in stores], tolerance)
-    return [part.results for part in make_parts(groups, records, rows, points)]
+    points = choose_tolerance([store.run.job for store in list_stores(groups)], tolerance)
+    return make_parts(groups, records, rows, points)
 
 
 def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:

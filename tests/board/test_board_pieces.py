@@ -11,19 +11,28 @@ from datasets_gen import KNOWN_TASKS
 from docs.scripts.board import BoardRun, batches, complete, keep, missing_policies, pieces_of
 from kvbench.board import freshness
 from kvbench.board.pieces import Piece, board_groups, open_pieces, stale_policies
+from kvbench.board.unfit import UNFIT_FILE, read_unfit
+from kvbench.publish.board import pages
 from kvbench.publish.board.pages import publish_board
 from kvbench.store.packing import write_run_file
 from kvbench.store.store import Store
+from kvbench.system.errors import KVBenchError
 from policies import POLICIES
+from policies.declaration.shape import ModelShape
 from tests.support.records.small_store import small_store
 
-RUN = BoardRun("toy-hops", ("--tasks", "hops"), ("snapkv", "knorm"))
+RUN = BoardRun("toy-hops", ("--model", "reference", "--tasks", "hops"), ("snapkv", "knorm"))
 POLICIES_OF_RUN = ["full", "oracle", "random", "recency", "snapkv", "knorm"]
 
 
 @pytest.fixture
 def answered(tmp_path: Path) -> Store:
-    return small_store(tmp_path / "runs" / "one")
+    store = small_store(tmp_path / "runs" / "one")
+    command = (
+        "python -m kvbench run --suite board --model reference --tasks hops --policies snapkv,knorm"
+    )
+    store.run = store.run.model_copy(update={"command": command})
+    return store
 
 
 @pytest.fixture
@@ -60,6 +69,8 @@ def test_a_run_lacks_what_no_piece_has_answered(records: Path, tmp_path: Path) -
     more = replace(RUN, methods=("snapkv", "knorm", "tova"))
     assert missing_policies(more, pieces_of(more, records)) == ["tova"]
     assert missing_policies(replace(RUN, name="toy-base"), []) == POLICIES_OF_RUN
+    longer = replace(RUN, options=(*RUN.options, "--context-tokens", "400"))
+    assert missing_policies(longer, pieces_of(longer, records)) == POLICIES_OF_RUN
 
 
 def test_of_a_task_with_a_new_version_everything_is_stale(
@@ -157,6 +168,27 @@ def test_pieces_of_another_seed_or_model_stand_on_a_board_of_their_own(
         run = piece.store.run.model_copy(update={"identity": identity})
         write_run_file(piece.store.folder, run)
         assert len(board_groups([*open_pieces(records), *open_pieces(other)])) == 2
+
+
+def test_what_cannot_run_on_a_model_is_not_asked_of_it_and_the_page_says_why(
+    records: Path, answered: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sliding = ModelShape(2, 1, 16, "float32", windows=(64,))
+    monkeypatch.setattr(docs.scripts.board, "read_cache_shape", lambda *_: sliding)
+    monkeypatch.setattr(docs.scripts.board, "ask", lambda *_: answered)
+    with_kvzip = replace(RUN, methods=("knorm", "kvzip"))
+    assert with_kvzip.policies == [*POLICIES_OF_RUN[:4], "knorm"]
+    complete(with_kvzip, records)
+    unfit = read_unfit(records)
+    assert list(unfit["reference"]) == ["kvzip"]
+    assert "1 of 2 layers of this model slide" in unfit["reference"]["kvzip"]
+    monkeypatch.setattr(pages, "read_unfit", lambda: unfit)
+    publish_board(open_pieces(records), tmp_path / "site")
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert f"<li>kvzip: {unfit['reference']['kvzip']}" in page
+    (records / UNFIT_FILE).write_text("[1]")
+    with pytest.raises(KVBenchError, match=r"unfit\.json is damaged"):
+        read_unfit(records)
 
 
 def test_controls_are_asked_with_the_first_methods() -> None:

@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run_file(store.folder, store.run.model_copy(update={"job": of_suite}))
     store.run = store.run.model_copy(update={"job": of_suite})
     for task in ("base", "hops"):
-        run = BoardRun(f"toy-{task}", ("--tasks", task), tuple(METHODS))
+        run = BoardRun(f"toy-{task}", ("--model", "reference", "--tasks", task), tuple(METHODS))
         keep(run, store, [*CONTROLS, *METHODS], folder / "records")
     (first,) = publish_board(open_pieces(folder / "records"), folder / "site")
     assert first.name == "index.html"

@@ -13,6 +13,7 @@ from kvbench.checks.submission import examine
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.grid import arguments_and_origin
 from kvbench.models.natural import NATURAL_MODELS
+from kvbench.publish.site import aggregate_groups
 from kvbench.store.tables import RECORDS
 
 MOST_BYTES = 15_000_000
@@ -70,7 +71,8 @@ def test_the_table_of_the_readme_and_the_site_are_those_of_the_records(
     pieces: list[Piece],
 ) -> None:
     told = json.loads(ROWS.read_text(encoding="utf-8"))
-    assert first_board(pieces) == told, "python -m docs.scripts.board_table"
+    (first, *_) = aggregate_groups(board_groups(pieces)[:1])
+    assert first_board(first) == told, "python -m docs.scripts.board_table"
     text = (SITE / "index.html").read_text(encoding="utf-8")
     for row in told["rows"]:
         assert f'data-name="{row["method"]}"' in text

@@ -8,13 +8,13 @@ from pathlib import Path
 from pandas import DataFrame
 
 from kvbench.board.pieces import Piece, board_groups, stale_policies
+from kvbench.board.unfit import read_unfit
 from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import arguments_used
 from kvbench.publish.methods import about_methods, find_left_out, methods_page
-from kvbench.publish.parts import Part, list_stores, make_parts
-from kvbench.publish.site import summary_rows
+from kvbench.publish.parts import Part, list_stores
+from kvbench.publish.site import aggregate_groups
 from kvbench.publish.site_list import RUN, enlist, find_neighbours, is_listed
-from kvbench.store.run_file import choose_tolerance
 from kvbench.system.files import write_text_atomically
 from leaderboards.downloads.sheets import file_name
 from leaderboards.pages.examples import EXAMPLE_COLUMNS, build_examples
@@ -34,13 +34,14 @@ def publish_board(
     """Writes the pages of packed runs, whatever code and machine made them, and returns the page to
     begin with. Raises :class:`KVBenchError` where records cannot be aggregated or a file cannot be
     written."""
-    groups = board_groups(pieces)
-    records = [group.records() for group in groups]
-    rows = []
-    for group, frame in zip(groups, records, strict=True):
-        rows.append(summary_rows(frame, group, every_task))
-    points = choose_tolerance([store.run.job for store in list_stores(groups)], tolerance)
-    parts = make_parts(groups, records, rows, points)
+    return publish_parts(
+        aggregate_groups(board_groups(pieces), every_task, tolerance), pieces, folder
+    )
+
+
+def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) -> Sequence[Path]:
+    """Writes the pages of what was aggregated of packed runs, and returns the page to begin with.
+    Raises :class:`KVBenchError` where a file cannot be written."""
     neighbours = Neighbours(has_method=False)
     if is_listed(folder):
         neighbours = replace(find_neighbours(folder), has_method=False)
@@ -67,7 +68,9 @@ def _methods_pages(
     methods = {}
     for name, about in about_methods(stores, stale).items():
         methods[name] = replace(about, page=f"method-{file_name(name)}.html")
-    contents = {FRONT: methods_page(results, methods, find_left_out(stores), neighbours)}
+    left_out, unfit = find_left_out(stores), read_unfit()
+    page = methods_page(results, methods, left_out, neighbours, unfit=unfit)
+    contents = {FRONT: page}
     for name, about in methods.items():
         if name != FULL:
             used = arguments.get(name, "")

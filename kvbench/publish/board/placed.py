@@ -7,6 +7,7 @@ from pathlib import Path
 from pandas import DataFrame, MultiIndex, concat
 
 from kvbench.board.pieces import Piece, board_groups, stale_policies
+from kvbench.board.unfit import read_unfit
 from kvbench.execution.report import broken, fails_always
 from kvbench.publish.compared import Compared, ComparedRun
 from kvbench.publish.comparison import publish_comparison
@@ -100,6 +101,7 @@ def place_press(
         find_neighbours(folder),
         shown,
         has_examples=False,
+        unfit=read_unfit(),
     )
     write_text_atomically(page, text)
     unmastered = reasons_by_task(rows)

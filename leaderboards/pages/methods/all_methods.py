@@ -26,6 +26,7 @@ published = LazyModule("leaderboards.studies.published.content")
 
 METHODS_PAGE, METHODS_TITLE = "methods.html", "All methods, with their places"
 RATIOS = (0.5, 0.75)  # of the cache that is removed, in columns of their own
+NOTHING_UNFIT: Mapping[str, Mapping[str, str]] = {}
 SAME = 1e-9  # ratios that differ only by how they are written
 WRONG, LEAKAGE = MEASURES["wrong_of_answered"], MEASURES["leakage"]
 SECONDS = MEASURES["compression_seconds"]
@@ -56,11 +57,16 @@ class MethodsTable:
     columns: tuple[str, ...]
     methods: tuple[TableRow, ...]
     controls: tuple[TableRow, ...]
+    unfit: Mapping[str, str]  # methods that cannot run on the model, with the reason
 
     @property
     def reasons(self) -> list[str]:
-        """Says why cells are blank."""
-        return blank_reasons(self.columns, (*self.methods, *self.controls))
+        """Says why cells are blank, and why methods are missing."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.unfit.items():
+            by_reason.setdefault(reason, []).append(name)
+        missing = [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+        return [*blank_reasons(self.columns, (*self.methods, *self.controls)), *missing]
 
 
 def build_methods(
@@ -70,19 +76,21 @@ def build_methods(
     neighbours: Neighbours = ALONE,
     mine: str = "",
     has_examples: bool = True,
+    unfit: Mapping[str, Mapping[str, str]] = NOTHING_UNFIT,
 ) -> str:
     """Builds the page as text. ``methods``: by policy. ``left_out``: why a method is not there.
-    ``mine``: the method that is placed among the others. ``has_examples``: whether pages of
-    examples lie beside it, to which cells lead."""
+    ``unfit``: by model, why a method cannot run on it. ``mine``: the method that is placed among
+    the others. ``has_examples``: whether pages of examples lie beside it, to which cells lead."""
     tables = []
-    elsewhere = Elsewhere(places_elsewhere(), places_on_models(results))
+    elsewhere = Elsewhere(places_elsewhere(), places_on_models(results, unfit))
     for number, (of_setting, label) in enumerate(
         zip(results, distinct_labels(results), strict=True), start=1
     ):
         title = label or of_setting.model
         identifier = f"methods-{number}"
         examples = number if has_examples else 0
-        tables.append(methods_table(of_setting, identifier, title, elsewhere, examples))
+        table = methods_table(of_setting, identifier, title, elsewhere, examples)
+        tables.append(replace(table, unfit=unfit.get(of_setting.model, {})))
     return render(
         "methods.html.j2",
         ("address.js", "page.js", "methods.js"),
@@ -118,15 +126,19 @@ class Elsewhere:
     models: Mapping[str, Mapping[str, TableCell]]  # by model, and there by policy
 
 
-def places_on_models(results: Sequence[Results]) -> dict[str, dict[str, TableCell]]:
+def places_on_models(
+    results: Sequence[Results], unfit: Mapping[str, Mapping[str, str]] = NOTHING_UNFIT
+) -> dict[str, dict[str, TableCell]]:
     """Returns the places of all policies on each model, by its label; none where there is one model
-    alone."""
+    alone. ``unfit``: by model, why a policy cannot run on it."""
     places: dict[str, dict[str, TableCell]] = {}
     for of_setting, label in zip(results, distinct_labels(results), strict=True):
         if not label:
             continue
         board = of_setting.standings.get((of_setting.mode, of_setting.shown[0]), ())
         places[label] = {standing.policy: _place_cell(standing) for standing in board}
+        for policy, reason in unfit.get(of_setting.model, {}).items():
+            places[label][policy] = TableCell.blank(reason)
     return places
 
 
@@ -171,6 +183,7 @@ def methods_table(
         tuple(columns),
         tuple(methods),
         tuple(controls),
+        unfit={},
     )
 
 
