@@ -27,6 +27,7 @@ published = LazyModule("leaderboards.studies.published.content")
 METHODS_PAGE, METHODS_TITLE = "methods.html", "All methods, with their places"
 RATIOS = (0.5, 0.75)  # of the cache that is removed, in columns of their own
 NOTHING_UNFIT: Mapping[str, Mapping[str, str]] = {}
+NO_PAPER = "-"
 SAME = 1e-9  # ratios that differ only by how they are written
 WRONG, LEAKAGE = MEASURES["wrong_of_answered"], MEASURES["leakage"]
 SECONDS = MEASURES["compression_seconds"]
@@ -45,6 +46,12 @@ class AboutMethod:
     needs: str  # beside the model, such as a second reading; empty where it needs nothing
     stale: str = ""  # why its answers are of another version; empty where they are not
     page: str = ""  # the file name of its own page, if it has one
+
+    @property
+    def in_short(self) -> str:
+        """Says its family, its paper and what it needs."""
+        paper = "" if self.paper == NO_PAPER else self.paper
+        return " · ".join(filter(None, (self.family, paper, self.needs)))
 
 
 @dataclass(frozen=True)
@@ -153,38 +160,50 @@ def methods_table(
     for (_, task), of_board in results.standings.items():
         for standing in of_board:
             standings.setdefault(standing.policy, {})[task] = standing
-    columns = [PLACE]
+    others = [model for model in elsewhere.models if model != title]
+    columns = [PLACE, *(f"place, {model}" for model in others), ELSEWHERE]
     for use in uses:
         columns += [f"{use.name}, {ratio:g}" for ratio in RATIOS]
     columns += ["wrong of answered", "leakage", "seconds", "bytes"]
-    others = [model for model in elsewhere.models if model != title]
-    columns += [f"place, {model}" for model in others]
-    columns.append(ELSEWHERE)
     methods, controls = [], []
     for policy, by_task in standings.items():
         if policy == FULL:
             continue
-        line = _line(policy, by_task, uses, results, examples)
-        cells = list(line.cells)
+        cells = [_place_cell(by_task.get(results.shown[0]))]
         for model in others:
             cells.append(elsewhere.models[model].get(policy, TableCell.blank(NOT_RUN)))
         cells.append(_published_cell(elsewhere.published.get(policy)))
+        cells += _loss_cells(policy, by_task, uses, examples)
+        cells += _cost_cells(policy, results)
         line = TableRow(policy, tuple(cells))
         if policy in CONTROLS:
             controls.append(line)
         else:
             methods.append(line)
     methods.sort(key=_sort_key)
+    filled = _filled_columns([*methods, *controls])
     contexts = [f"{use.name} {use.contexts}" for use in uses]
     return MethodsTable(
         identifier,
         title,
         f"Contexts: {', '.join(contexts)}",
-        tuple(columns),
-        tuple(methods),
-        tuple(controls),
+        tuple(columns[index] for index in filled),
+        tuple(_with_columns(line, filled) for line in methods),
+        tuple(_with_columns(line, filled) for line in controls),
         unfit={},
     )
+
+
+def _filled_columns(lines: Sequence[TableRow]) -> list[int]:
+    """Lists the columns in which a line has a value, such as no leakage where nothing is secret."""
+    filled: set[int] = set()
+    for line in lines:
+        filled.update(index for index, cell in enumerate(line.cells) if not cell.is_blank)
+    return sorted(filled)
+
+
+def _with_columns(line: TableRow, columns: Sequence[int]) -> TableRow:
+    return replace(line, cells=tuple(line.cells[index] for index in columns))
 
 
 def _sort_key(line: TableRow) -> tuple[bool, float]:
@@ -192,14 +211,11 @@ def _sort_key(line: TableRow) -> tuple[bool, float]:
     return place is None, place or 0.0
 
 
-def _line(
-    policy: str,
-    by_task: Mapping[str, Standing],
-    uses: Sequence[Use],
-    results: Results,
-    examples: int,
-) -> TableRow:
-    cells = [_place_cell(by_task.get(results.shown[0]))]
+def _loss_cells(
+    policy: str, by_task: Mapping[str, Standing], uses: Sequence[Use], examples: int
+) -> list[TableCell]:
+    """Makes the cells of what a policy loses for each use, at both ratios."""
+    cells = []
     for use in uses:
         safe = _safe(by_task, use)
         for ratio in RATIOS:
@@ -209,14 +225,20 @@ def _line(
                 level = UNTREATED if safe.kind is None else Level(safe.kind, ratio)
                 cell = replace(cell, examples=examples_at(page, policy, level))
             cells.append(cell)
+    return cells
+
+
+def _cost_cells(policy: str, results: Results) -> list[TableCell]:
+    """Makes the cells of wrong answers, leakage, time and bytes of a policy."""
     rows = _rows_at(results, policy)
     overall = rows.get(results.shown[0])
-    cells.append(measure_cell(WRONG, overall))
     leaking = [row for row in rows.values() if LEAKAGE.value(row) is not None]
-    cells.append(measure_cell(LEAKAGE, leaking[0] if leaking else None))
-    cells.append(measure_cell(SECONDS, overall))
-    cells.append(_bytes_cell(results, policy, rows))
-    return TableRow(policy, tuple(cells))
+    return [
+        measure_cell(WRONG, overall),
+        measure_cell(LEAKAGE, leaking[0] if leaking else None),
+        measure_cell(SECONDS, overall),
+        _bytes_cell(results, policy, rows),
+    ]
 
 
 def _published_cell(place: int | None) -> TableCell:
