@@ -91,7 +91,7 @@ DECODING = (
     decoding(
         name="cam_knorm",
         paper="openreview LCTmppB165",
-        description="The same, evicted values merged at random into others",
+        description="Keys of small norm; evicted values are merged",
         build=lambda situation: kvpress.CAMPress(
             kvpress.KnormPress(), compression_interval=1, target_size=target_size(situation)
         ),

@@ -84,7 +84,7 @@ PRIVATE_PREFILL = (
     ),
     kvcompose(
         name="kvcompose_unstructured",
-        description="The same, heads of any size",
+        description="Attention in a second reading; heads of any size",
         build=lambda situation: presses.TrimmedKVComposePress(
             structured=False, compression_ratio=situation.ratio
         ),

@@ -105,7 +105,7 @@ WRAPPERS = (
     wrapper(
         name="criticalkv_expected_attention",
         paper="arXiv 2502.03805",
-        description="The same around expected attention",
+        description="Expected attention; half by projected norms too",
         # With the norms of the values they would be counted twice, as kvpress warns.
         build=lambda situation: kvpress.CriticalKVPress(
             kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK, use_vnorm=False)
