@@ -31,6 +31,7 @@ from kvbench.commands.ls import LISTINGS
 from kvbench.system.errors import KVBenchError
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import Count
+from policies.declaration.names import paper_address
 from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULT_KINDS as FAULTS
 from policies.quantisation.quantisation import QuantisationOptions
@@ -195,11 +196,6 @@ def _count_decided(rows: Iterable[Mapping[str, Any]]) -> Count:
 
 PRESS = DOCS / "scripts" / "loud_values.py"
 OF_FAULTS_PAGE = ("quantisation", "fault")  # families with tables of their own
-ADDRESSES = {
-    "arXiv": "https://arxiv.org/abs/",
-    "doi": "https://doi.org/",
-    "openreview": "https://openreview.net/forum?id=",
-}
 # By the way it runs.
 NEEDS = {"private": "a prefill of its own", "instructions": "a prompt with instructions"}
 
@@ -237,10 +233,8 @@ def policies() -> str:
 
 def _linked(paper: str) -> str:
     """Returns the citation as a link, if it begins with a registrar of papers."""
-    registrar, _, number = paper.partition(" ")
-    if registrar not in ADDRESSES:
-        return paper
-    return f"[{paper}]({ADDRESSES[registrar]}{number})"
+    address = paper_address(paper)
+    return f"[{paper}]({address})" if address else paper
 
 
 def _needs(ways: Iterable[str]) -> str:

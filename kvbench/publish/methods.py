@@ -9,7 +9,8 @@ from kvbench.studies.registry import SUITES
 from leaderboards.pages.methods.all_methods import NOTHING_UNFIT, AboutMethod, build_methods
 from leaderboards.pages.results import Results
 from leaderboards.rendering.templating import Neighbours
-from policies import POLICIES, Policy
+from policies import Policy
+from policies.composition import built_in
 
 OWN_PREFILL = "a prefill of its own"
 NOTHING_STALE: Mapping[str, str] = {}
@@ -34,7 +35,7 @@ def about_methods(
     methods: dict[str, AboutMethod] = {}
     for store in stores:
         for entry in store.identity.policies:
-            policy = POLICIES.get(entry.name)
+            policy = built_in(entry.name)
             idea = entry.name if policy is None else policy.description
             needs = "" if policy is None else _needs(policy)
             about = AboutMethod(entry.family, idea, entry.paper, needs, stale.get(entry.name, ""))

@@ -46,10 +46,11 @@ def build_examples(
     records: DataFrame,
     page: str = "index.html",
     neighbours: Neighbours = ALONE,
+    page_in_words: str = "",
 ) -> str:
     """Returns the page as text. ``records``: of one task, with :data:`EXAMPLE_COLUMNS`; the worst
-    answers of each policy and level are shown. ``page``: the file name of the page with the figures
-    of the task."""
+    answers of each policy and level are shown. ``page``: the file name of the page that leads here,
+    usually that with the figures of the task; ``page_in_words``: what it is, if it is another."""
     return render(
         "examples.html.j2",
         ("examples.js",),
@@ -57,6 +58,7 @@ def build_examples(
         model=model,
         task=task,
         task_page=page,
+        page_in_words=page_in_words or f"Figures and tables of {task}",
         data=as_data(worst_examples(records)),
     )
 

@@ -79,6 +79,20 @@ def by_name(kind: str, declared: Iterable[Declared], error: type[Exception]) -> 
     return named
 
 
+_ADDRESSES = {
+    "arXiv": "https://arxiv.org/abs/",
+    "doi": "https://doi.org/",
+    "openreview": "https://openreview.net/forum?id=",
+}
+
+
+def paper_address(paper: str) -> str:
+    """Returns where a paper is to be read; nothing where no registrar of papers is named."""
+    registrar, _, number = paper.partition(" ")
+    address = _ADDRESSES.get(registrar, "")
+    return f"{address}{number}" if address else ""
+
+
 # The titles of the papers that policies name, where they are known to us.
 TITLES: Mapping[str, str] = {
     "arXiv 2306.14048": "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models",

@@ -86,6 +86,24 @@ def test_cells_are_the_standings_of_the_boards(results: Results) -> None:
     assert all(len(line.cells) == len(table.columns) for line in table.methods)
 
 
+def test_the_summary_names_who_is_first_who_frees_memory_and_who_is_safe(results: Results) -> None:
+    table = methods_table(results, "methods-1", "toy", Elsewhere({}, {}))
+    first: list[str] = []
+    for standing in results.standings["agnostic", "all"]:
+        rank = standing[RANK]
+        if isinstance(rank, RankInterval) and 1 in (rank.rank, rank.low):
+            first.append(standing.policy)
+    sentences = table.summary.split(". ")
+    assert sorted(sentences[0].removeprefix("Loses least: ").split(", ")) == sorted(first)
+    safe = sentences[-1].removeprefix("Shown to be safe at half for every use: ").rstrip(".")
+    for line in table.methods:
+        cells = dict(zip(table.columns, line.cells, strict=True))
+        at_half = [cell for name, cell in cells.items() if name.endswith(", 0.5")]
+        verdicts = {cell.detail.split()[-1] for cell in at_half if cell.detail}
+        assert (line.name in safe.split(", ")) == (verdicts == {"safe"} and len(at_half) > 0)
+    assert "with the full cache" in table.note
+
+
 @needs_chromium
 @on_every_screen
 def test_the_page_is_quiet_and_fits(browser: Chromium, page: Path, width: int, scheme: str) -> None:

@@ -88,6 +88,8 @@ def _examples_pages(
         records = part.study_input.records
         kept: DataFrame = records[records["example_index"] % examples_of == 0]
         for task, of_task in kept[[*EXAMPLE_COLUMNS]].groupby("task", sort=False):
-            page = build_examples(part.study_input.model, str(task), of_task, FRONT, neighbours)
+            page = build_examples(
+                part.study_input.model, str(task), of_task, FRONT, neighbours, "All methods"
+            )
             contents[examples_page(str(task), number)] = page
     return contents

@@ -15,11 +15,12 @@ from leaderboards.pages.results import Results, distinct_labels
 from leaderboards.pages.uses import NOT_RUN, Use, all_uses
 from leaderboards.rendering.templating import ALONE, Neighbours, render
 from leaderboards.statistics.bootstrap import Blank
+from leaderboards.statistics.rank import RankInterval
 from leaderboards.statistics.safe_ratio import SafeRatio, lowest
 from leaderboards.studies.parts import examples_at, examples_page
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import UNTREATED, Level
-from policies.declaration.names import CONTROLS, FULL
+from policies.declaration.names import CONTROLS, FULL, paper_address
 
 # A run that is of no board needs nothing of it.
 published = LazyModule("leaderboards.studies.published.content")
@@ -27,13 +28,15 @@ published = LazyModule("leaderboards.studies.published.content")
 METHODS_PAGE, METHODS_TITLE = "methods.html", "All methods, with their places"
 RATIOS = (0.5, 0.75)  # of the cache that is removed, in columns of their own
 NOTHING_UNFIT: Mapping[str, Mapping[str, str]] = {}
-NO_PAPER = "-"
 SAME = 1e-9  # ratios that differ only by how they are written
 WRONG, LEAKAGE = MEASURES["wrong_of_answered"], MEASURES["leakage"]
 SECONDS = MEASURES["compression_seconds"]
-PLACE, ELSEWHERE = "place", "kvpress’s board"
+PLACE, ELSEWHERE, BYTES = "place", "kvpress’s board", "bytes"
 NOT_THERE = "kvpress’s board of 8B models does not have it"
 NO_SUCH_ROW = "no answer is judged so"
+NO_MEAN = "it did not answer all tasks"
+SAFE = "safe"
+FREES = 99  # percent of the bytes of the full cache: a press that holds more masks tokens alone
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,9 @@ class AboutMethod:
     page: str = ""  # the file name of its own page, if it has one
 
     @property
-    def in_short(self) -> str:
-        """Says its family, its paper and what it needs."""
-        paper = "" if self.paper == NO_PAPER else self.paper
-        return " · ".join(filter(None, (self.family, paper, self.needs)))
+    def paper_address(self) -> str:
+        """Returns where its paper is to be read; nothing where there is none."""
+        return paper_address(self.paper)
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class MethodsTable:
 
     identifier: str
     title: str
+    summary: str  # who loses least, in words
     note: str  # what was asked
     columns: tuple[str, ...]
     methods: tuple[TableRow, ...]
@@ -164,7 +167,7 @@ def methods_table(
     columns = [PLACE, *(f"place, {model}" for model in others), ELSEWHERE]
     for use in uses:
         columns += [f"{use.name}, {ratio:g}" for ratio in RATIOS]
-    columns += ["wrong of answered", "leakage", "seconds", "bytes"]
+    columns += ["wrong of answered", "leakage", "seconds", BYTES]
     methods, controls = [], []
     for policy, by_task in standings.items():
         if policy == FULL:
@@ -182,16 +185,56 @@ def methods_table(
             methods.append(line)
     methods.sort(key=_sort_key)
     filled = _filled_columns([*methods, *controls])
-    contexts = [f"{use.name} {use.contexts}" for use in uses]
+    note = "; ".join(_use_in_words(use) for use in uses)
+    if results.described:
+        note = f"{results.described}. {note}"
     return MethodsTable(
         identifier,
         title,
-        f"Contexts: {', '.join(contexts)}",
+        _summary(results, methods, columns, uses),
+        f"{note[:1].upper()}{note[1:]}.",
         tuple(columns[index] for index in filled),
         tuple(_with_columns(line, filled) for line in methods),
         tuple(_with_columns(line, filled) for line in controls),
         unfit={},
     )
+
+
+def _use_in_words(use: Use) -> str:
+    """Says what a use is, and what the full cache has of it."""
+    text = f"{use.name} ({', '.join(use.tasks)}): {use.contexts} contexts"
+    if use.full is None:
+        return text
+    return f"{text}, {use.full:.0f}{use.scale} with the full cache"
+
+
+def _summary(
+    results: Results, lines: Sequence[TableRow], columns: Sequence[str], uses: Sequence[Use]
+) -> str:
+    """Says who loses least, who does so and frees memory, and who is safe. ``lines``: of methods,
+    by their place."""
+    least: list[str] = []
+    for standing in results.standings.get((results.mode, results.shown[0]), ()):
+        rank = standing[RANK]
+        if isinstance(rank, RankInterval) and not rank.alone and 1 in (rank.rank, rank.low):
+            least.append(standing.policy)
+    freeing, safe = "", []
+    at_half = [f"{use.name}, {RATIOS[0]:g}" for use in uses]
+    for line in lines:
+        cells = dict(zip(columns, line.cells, strict=True))
+        if all(cells[name].detail.split()[-1:] == [SAFE] for name in at_half):
+            safe.append(line.name)
+        held = cells[BYTES].sort
+        if not freeing and not cells[PLACE].is_blank and held is not None and held < FREES:
+            freeing = line.name
+    sentences = []
+    in_order = [line.name for line in lines if line.name in least]
+    if least:
+        sentences.append(f"Loses least: {', '.join(in_order)}.")
+    if freeing and freeing not in in_order[:1]:
+        sentences.append(f"Of those that free memory: {freeing}.")
+    sentences.append(f"Shown to be safe at half for every use: {', '.join(safe) or 'none'}.")
+    return " ".join(sentences)
 
 
 def _filled_columns(lines: Sequence[TableRow]) -> list[int]:
@@ -291,7 +334,9 @@ def _rows_at(results: Results, policy: str) -> dict[str, SummaryRow]:
 
 def measure_cell(measure: Measure, row: SummaryRow | None) -> TableCell:
     """Makes the cell of a measure; blank where there is no such row or value."""
-    value = None if row is None else measure.value(row)
+    if row is None:
+        return TableCell.blank(NO_MEAN)
+    value = measure.value(row)
     if value is None:
         return TableCell.blank(NO_SUCH_ROW)
     return TableCell(measure.text(value), sort=value)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.leading_measures import find_lead
-from leaderboards.aggregate.row import SLOT_COVERAGE
+from leaderboards.aggregate.row import SLOT_COVERAGE, SummaryRow
 from leaderboards.boards.declaration import TableCell, TableRow
 from leaderboards.boards.rank import RANK
 from leaderboards.metrics import MEASURES
@@ -25,9 +25,8 @@ FAILURES: tuple[tuple[Measure, str], ...] = (
     (MEASURES["new_wrong"], "answers wrongly"),
     (MEASURES["confused_rate"], "names another value of the text"),
     (MEASURES["fabricated_rate"], "makes a value up"),
-    (SLOT_COVERAGE, "evidence kept"),
 )
-COLUMNS = ("has", "full cache", *(words for _, words in FAILURES))
+COLUMNS = ("right", "full cache", *(words for _, words in FAILURES), "evidence kept")
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class OnModel:
 
     identifier: str
     title: str
-    place: str  # such as "place 7, 3–12 of 40", or why there is none
+    place: str  # such as "Place 7, 3–12 of 40", or why there is none
     styles: tuple[LineStyle, ...]
     pictures: tuple[GalleryPlot, ...]
     rows: tuple[TableRow, ...]  # a task at a level each
@@ -96,10 +95,20 @@ def _place(name: str, results: Results) -> str:
         if standing.policy == name:
             rank = standing[RANK]
             if isinstance(rank, Blank):
-                return rank.reason
+                return f"No place: {rank.reason}"
             cell: TableCell = RANK.cell(rank)
-            return f"place {cell.text}, {cell.detail}" if not cell.is_blank else cell.reason
-    return "it has no place here"
+            if cell.is_blank:
+                return f"No place: {cell.reason}"
+            return f"Place {cell.text}, {cell.detail}"
+    return "No place here"
+
+
+def _evidence_cell(row: SummaryRow) -> TableCell:
+    """Makes the cell of the evidence that is kept, in percent as all others of its row."""
+    kept = SLOT_COVERAGE.value(row)
+    if kept is None:
+        return TableCell.blank("the task marks no evidence")
+    return TableCell(f"{100 * kept:.1f}", sort=kept)
 
 
 def _rows_of_tasks(name: str, results: Results, number: int) -> tuple[TableRow, ...]:
@@ -118,5 +127,6 @@ def _rows_of_tasks(name: str, results: Results, number: int) -> tuple[TableRow, 
             cells = [replace(value, examples=examples_at(page, name, row.at))]
             cells.append(measure_cell(measure, full))
             cells += [measure_cell(failure, row) for failure, _ in FAILURES]
+            cells.append(_evidence_cell(row))
             lines.append(TableRow(where, tuple(cells)))
     return tuple(lines)
