@@ -1,5 +1,6 @@
 """Opens the board: packed runs of this project, and those that others sent."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,12 +45,27 @@ def open_pieces(folder: Path = RECORDS_FOLDER) -> list[Piece]:
 
 
 def open_board() -> list[Piece]:
-    """Opens all packed runs, those that others sent last. Raises :class:`KVBenchError` where there
-    are none."""
+    """Opens all packed runs: first those of the model and mode that methods answered most, and those
+    that others sent last of each. Raises :class:`KVBenchError` where there are none."""
     pieces = [*open_pieces(), *open_pieces(ENTRIES_FOLDER)]
     if not pieces:
         raise KVBenchError(f"{RECORDS_FOLDER} holds no records: make board measures them")
-    return pieces
+    return most_answered_first(pieces)
+
+
+def most_answered_first(pieces: Sequence[Piece]) -> list[Piece]:
+    """Sorts packed runs by how many methods answered on their model in their mode, each task counted
+    by itself."""
+    answered: Counter[tuple[str, str]] = Counter()
+    for piece in pieces:
+        identity = piece.store.identity
+        for policy in identity.policies:
+            answered[identity.model, identity.mode] += len(policy.tasks)
+
+    def count(piece: Piece) -> int:
+        return answered[piece.store.identity.model, piece.store.identity.mode]
+
+    return sorted(pieces, key=count, reverse=True)
 
 
 def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:

@@ -10,7 +10,13 @@ import docs.scripts.board
 from datasets_gen import KNOWN_TASKS
 from docs.scripts.board import BoardRun, batches, complete, keep, missing_policies, pieces_of
 from kvbench.board import freshness
-from kvbench.board.pieces import Piece, board_groups, open_pieces, stale_policies
+from kvbench.board.pieces import (
+    Piece,
+    board_groups,
+    most_answered_first,
+    open_pieces,
+    stale_policies,
+)
 from kvbench.board.unfit import UNFIT_FILE, read_unfit
 from kvbench.publish.board import pages
 from kvbench.publish.board.pages import publish_board
@@ -189,6 +195,23 @@ def test_what_cannot_run_on_a_model_is_not_asked_of_it_and_the_page_says_why(
     (records / UNFIT_FILE).write_text("[1]")
     with pytest.raises(KVBenchError, match=r"unfit\.json is damaged"):
         read_unfit(records)
+
+
+def test_the_model_that_most_methods_answered_comes_first(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    keep(replace(RUN, name="a-hops"), answered, ["full", "knorm"], other)
+    (few,) = open_pieces(other)
+    identity = few.store.identity.model_copy(update={"model": "another", "model_fingerprint": "x"})
+    write_run_file(few.store.folder, few.store.run.model_copy(update={"identity": identity}))
+    (few,) = open_pieces(other)
+    (many,) = open_pieces(records)
+    assert most_answered_first([few, many]) == [many, few]
+    assert [group.identity.model for group in board_groups(most_answered_first([few, many]))] == [
+        many.store.identity.model,
+        "another",
+    ]
 
 
 def test_controls_are_asked_with_the_first_methods() -> None:
