@@ -3,11 +3,12 @@ makes ``docs/board`` from the records that kvbench ships."""
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from docs.scripts.markdown import table
-from kvbench.board.pieces import board_groups, open_board
+from kvbench.board.pieces import Piece, board_groups, open_board
 from kvbench.publish.board.pages import publish_parts
 from kvbench.publish.parts import Part
 from kvbench.publish.site import aggregate_groups
@@ -44,6 +45,17 @@ def first_board(part: Part) -> dict[str, Any]:
     }
 
 
+def core_hours(pieces: Sequence[Piece]) -> float:
+    """Returns how long the pieces took, each on one core, pauses of their runs among it."""
+    seconds = 0.0
+    for piece in pieces:
+        run = piece.store.run
+        if run.finished is not None:
+            taken = datetime.fromisoformat(run.finished) - datetime.fromisoformat(run.created)
+            seconds += taken.total_seconds()
+    return round(seconds / 3600, 1)
+
+
 def board() -> str:
     """Returns the first rows of the board."""
     content = json.loads(ROWS.read_text(encoding="utf-8"))
@@ -56,7 +68,8 @@ def board() -> str:
     return (
         f"The first {FIRST} of {content['methods']} methods on `{content['model']}`, by place, with "
         f"what they lose at a ratio, in points of {content['contexts']} contexts a task:\n\n"
-        f"{table(header, rows)}"
+        f"{table(header, rows)}\n\n"
+        f"The answers of all models took {content['core_hours']:g} core hours."
     )
 
 
@@ -64,7 +77,8 @@ def main() -> None:
     pieces = open_board()
     parts = aggregate_groups(board_groups(pieces))
     publish_parts(parts, pieces, SITE)
-    text = json.dumps(first_board(parts[0]), indent=1, ensure_ascii=False)
+    content = {**first_board(parts[0]), "core_hours": core_hours(pieces)}
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     ROWS.write_text(text + "\n", encoding="utf-8")
 
 
