@@ -69,7 +69,7 @@ def board() -> str:
         f"The first {FIRST} of {content['methods']} methods on `{content['model']}`, by place, with "
         f"what they lose at a ratio, in points of {content['contexts']} contexts a task:\n\n"
         f"{table(header, rows)}\n\n"
-        f"The answers of all models took {content['core_hours']:g} core hours."
+        f"All answers took {content['core_hours']:g} core hours."
     )
 
 
