@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -69,8 +69,26 @@ def most_answered_first(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:
-    """Groups packed runs by the board that they stand on, whatever code and machine made them."""
-    return group_runs([piece.store for piece in pieces], across_code=True)
+    """Groups packed runs by the board that they stand on, whatever code and machine made them. Two
+    of one model and mode are told apart by the length of their contexts, where it differs."""
+    groups = group_runs([piece.store for piece in pieces], across_code=True)
+    boards = Counter(_board_and_length(group) for group in groups)
+    labelled = []
+    for group in groups:
+        board = _board_and_length(group)
+        if group.setting and boards[board] == 1:
+            group = replace(group, setting=board[-1])
+        labelled.append(group)
+    return labelled
+
+
+def _board_and_length(group: RunGroup) -> tuple[str, str, str]:
+    """Returns model, mode and the length of the contexts, of all runs where they differ."""
+    lengths: dict[str, None] = {}
+    for store in group.stores:
+        length = None if store.run.job is None else store.run.job.context_tokens
+        lengths["usual length" if length is None else f"{length} tokens"] = None
+    return group.identity.model, group.identity.mode, ", ".join(lengths)
 
 
 def stale_policies(pieces: Sequence[Piece]) -> dict[str, str]:

@@ -176,6 +176,23 @@ def test_pieces_of_another_seed_or_model_stand_on_a_board_of_their_own(
         assert len(board_groups([*open_pieces(records), *open_pieces(other)])) == 2
 
 
+def test_boards_of_one_model_are_told_apart_by_the_length_of_their_contexts(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    longer = tmp_path / "longer"
+    keep(RUN, answered, ["full", "knorm"], longer)
+    (piece,) = open_pieces(longer)
+    job = piece.store.run.job
+    assert job is not None
+    changes = {
+        "job": job.model_copy(update={"context_tokens": 4096}),
+        "identity": piece.store.identity.model_copy(update={"seed": 7}),
+    }
+    write_run_file(piece.store.folder, piece.store.run.model_copy(update=changes))
+    groups = board_groups([*open_pieces(records), *open_pieces(longer)])
+    assert [group.setting for group in groups] == ["usual length", "4096 tokens"]
+
+
 def test_what_cannot_run_on_a_model_is_not_asked_of_it_and_the_page_says_why(
     records: Path, answered: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
