@@ -161,7 +161,10 @@ def test_everything_registered_is_listed(cli: CommandLine, kind: str, names: lis
     assert "…" not in cli.out, "a description is cut: say it in fewer words"
 
 
-@pytest.mark.parametrize(("mode", "task"), [("agnostic", "instructions"), ("aware", "hops")])
+@pytest.mark.parametrize(
+    ("mode", "task"),
+    [("agnostic", "instructions"), pytest.param("aware", "hops", marks=pytest.mark.slow)],
+)
 def test_the_bench_compares_every_cell(cli: CommandLine, mode: str, task: str) -> None:
     small = [
         "--policies",

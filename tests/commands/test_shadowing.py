@@ -59,7 +59,7 @@ def test_nothing_of_the_current_folder_is_imported_in_place_of_another_package(
     assert "oracle" in done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["command", pytest.param("module", marks=pytest.mark.slow)])
 def test_a_press_of_the_current_folder_is_loaded_all_the_same(
     shadowing_folder: Path, toy_folder: Path, command: str
 ) -> None:

@@ -159,7 +159,7 @@ def test_what_cannot_be_shown_is_one_clear_line(
     assert message in cli.error("show", *(places.get(word, word) for word in words))
 
 
-@pytest.mark.parametrize("tokens", ["300", "native"])
+@pytest.mark.parametrize("tokens", [pytest.param("300", marks=pytest.mark.slow), "native"])
 def test_every_task_is_shown_with_its_own_spans_at_any_length(
     cli: CommandLine, tokens: str
 ) -> None:

@@ -94,6 +94,7 @@ def test_doctor(
     assert len(findings) > 3
 
 
+@pytest.mark.slow
 def test_bench(cli: CommandLine) -> None:
     words = ["bench", "--model", cli.model, "--tasks", "base", "--limit", 1, "--policies", "knorm"]
     assert on_cuda(cli, *words, "--ratios", 0.5) == 0, cli.err

@@ -61,6 +61,7 @@ def rows_by_name(path: Path) -> dict[str, dict[str, Any]]:
     return {row["row"]: row for row in json.loads(path.read_text())["rows"]}
 
 
+@pytest.mark.slow
 def test_every_part_runs_at_small_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor goes by the name of a card, whose data sheet and forecast stand beside what is
     measured."""

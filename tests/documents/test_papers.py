@@ -23,6 +23,8 @@ COMMANDS = {
 }
 # One context of a few tokens; of many levels one or two, of which a curve has two.
 SMALL = "--limit 1 --repeats 1 --max-new-tokens 4 --every-task"
+# Ten seconds and more each; others of their texts run in each test run.
+SLOW = ("r-why", "f-small", "e-next")
 SMALLER: Mapping[str, str] = {
     "f": "--rates 0.02,0.04",
     "f-small": "--rates 0.02,0.04",
@@ -63,7 +65,10 @@ def papers_folder(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) ->
         yield place
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in COMMANDS],
+)
 def test_a_command_makes_the_sections_and_the_columns_of_its_items(
     name: str, papers_folder: Path, toy_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

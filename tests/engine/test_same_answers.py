@@ -179,7 +179,7 @@ def test_waves_of_any_size_give_the_same_tokens(llama: LoadedModel, prompt: Prom
     assert {name for name, *_ in found[0]} == set(TREATED)
 
 
-@pytest.mark.parametrize("mode", ["agnostic", "aware"])
+@pytest.mark.parametrize("mode", ["agnostic", pytest.param("aware", marks=pytest.mark.slow)])
 def test_contexts_that_are_decoded_together_are_answered_as_each_alone(
     llama: LoadedModel, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
