@@ -133,22 +133,23 @@ class Elsewhere:
     """Holds the places that methods have on other boards."""
 
     published: Mapping[str, int]  # by policy, on kvpress's own board
-    models: Mapping[str, Mapping[str, TableCell]]  # by model, and there by policy
+    models: Mapping[str, Mapping[str, Mapping[str, TableCell]]]  # by mode, model and policy
 
 
 def places_on_models(
     results: Sequence[Results], unfit: Mapping[str, Mapping[str, str]] = NOTHING_UNFIT
-) -> dict[str, dict[str, TableCell]]:
-    """Returns the places of all policies on each model, by its label; none where there is one model
-    alone. ``unfit``: by model, why a policy cannot run on it."""
-    places: dict[str, dict[str, TableCell]] = {}
+) -> dict[str, dict[str, dict[str, TableCell]]]:
+    """Returns by mode the places of all policies on each model, by its label; none where there is one
+    model alone. ``unfit``: by model, why a policy cannot run on it."""
+    places: dict[str, dict[str, dict[str, TableCell]]] = {}
     for of_setting, label in zip(results, distinct_labels(results), strict=True):
         if not label:
             continue
         board = of_setting.standings.get((of_setting.mode, of_setting.shown[0]), ())
-        places[label] = {standing.policy: _place_cell(standing) for standing in board}
+        cells = {standing.policy: _place_cell(standing) for standing in board}
         for policy, reason in unfit.get(of_setting.model, {}).items():
-            places[label][policy] = TableCell.blank(reason)
+            cells[policy] = TableCell.blank(reason)
+        places.setdefault(of_setting.mode, {})[label] = cells
     return places
 
 
@@ -163,7 +164,8 @@ def methods_table(
     for (_, task), of_board in results.standings.items():
         for standing in of_board:
             standings.setdefault(standing.policy, {})[task] = standing
-    others = [model for model in elsewhere.models if model != title]
+    models = elsewhere.models.get(results.mode, {})
+    others = [model for model in models if model != title]
     columns = [PLACE, *(f"place, {model}" for model in others), ELSEWHERE]
     for use in uses:
         columns += [f"{use.name}, {ratio:g}" for ratio in RATIOS]
@@ -174,7 +176,7 @@ def methods_table(
             continue
         cells = [_place_cell(by_task.get(results.shown[0]))]
         for model in others:
-            cells.append(elsewhere.models[model].get(policy, TableCell.blank(NOT_RUN)))
+            cells.append(models[model].get(policy, TableCell.blank(NOT_RUN)))
         cells.append(_published_cell(elsewhere.published.get(policy)))
         cells += _loss_cells(policy, by_task, uses, examples)
         cells += _cost_cells(policy, results)
