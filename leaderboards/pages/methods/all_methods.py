@@ -224,7 +224,7 @@ def _summary(
     at_half = [f"{use.name}, {RATIOS[0]:g}" for use in uses]
     for line in lines:
         cells = dict(zip(columns, line.cells, strict=True))
-        if all(cells[name].detail.split()[-1:] == [SAFE] for name in at_half):
+        if at_half and all(cells[name].detail.split()[-1:] == [SAFE] for name in at_half):
             safe.append(line.name)
         held = cells[BYTES].sort
         if not freeing and not cells[PLACE].is_blank and held is not None and held < FREES:
@@ -280,7 +280,7 @@ def _cost_cells(policy: str, results: Results) -> list[TableCell]:
     leaking = [row for row in rows.values() if LEAKAGE.value(row) is not None]
     return [
         measure_cell(WRONG, overall),
-        measure_cell(LEAKAGE, leaking[0] if leaking else None),
+        measure_cell(LEAKAGE, leaking[0]) if leaking else TableCell.blank(NO_SUCH_ROW),
         measure_cell(SECONDS, overall),
         _bytes_cell(results, policy, rows),
     ]
