@@ -73,7 +73,17 @@ def compare_command(cli: CommandLine, *more: object) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize(("one", "other", "levels", "cells"), PAIRS.values(), ids=PAIRS)
+# The same as those with sides and kinds changed about.
+ALIKE = ("a quantisation against a press", "two quantisations", "a fault against a quantisation")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "levels", "cells"),
+    [
+        pytest.param(*pair, id=name, marks=pytest.mark.slow if name in ALIKE else ())
+        for name, pair in PAIRS.items()
+    ],
+)
 def test_what_has_one_level_is_compared_with_each_level_of_the_other(
     cli: CommandLine,
     tmp_path: Path,

@@ -119,7 +119,6 @@ SAMPLE: Sequence[tuple[str, str, tuple[str, ...]]] = [
     ("faults", "gsm8k", ("--rates", "0,0.1", "--policies", "zeros,distractor")),
     ("errors", "ifeval", ("--rates", "1", "--policies", "int4,multiplicative_normal")),
     ("bytes", "gsm8k", ("--ratios", "0.5", "--policies", "snapkv,int4,snapkv+int4")),
-    ("routing", "gsm8k", ("--ratios", "0.5", "--policies", "snapkv")),
     (
         "bytes",
         OWN,
@@ -130,7 +129,6 @@ SAMPLE: Sequence[tuple[str, str, tuple[str, ...]]] = [
     ("published", "ifeval", ("--ratios", "0.5", "--policies", "snapkv,knorm")),
     (NUMERICS, "gsm8k", ()),
     (NUMERICS, "ifeval", ()),
-    (NUMERICS, "arithmetic", ()),
     ("instructions", "ifeval", ("--ratios", "0.5", "--policies", "snapkv,snapkv+fair")),
 ]
 

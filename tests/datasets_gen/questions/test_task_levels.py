@@ -12,9 +12,7 @@ from tests.support.tasks.blind import blind_right
 from tests.support.tasks.suite import SPLITS, count_words_and_signs
 
 WITH_LEVELS = (*TASKS.values(), INSTRUCTIONS_IN_ARMS)
-OF_THEIR_OWN_KIND = [
-    TASKS[name] for name in ("base", "knowledge", "multi_presence", "arithmetic", "instructions")
-]
+OF_THEIR_OWN_KIND = [TASKS[name] for name in ("base", "arithmetic", "instructions")]
 every_level = pytest.mark.parametrize(
     ("task", "level"),
     [
@@ -72,7 +70,7 @@ def test_a_level_that_a_task_has_not_is_refused_with_those_that_it_has(level: in
 @pytest.mark.parametrize(
     ("task", "level"),
     [
-        # Each takes seconds. The lower levels differ in little, and so do tasks that ask of people
+        # Each takes seconds. The lower levels differ in little, and so do tasks that ask of names
         # as base does.
         pytest.param(
             task,
