@@ -22,7 +22,7 @@ from leaderboards.statistics.safe_ratio import (
     safe_at_one_level,
     safe_over_levels,
 )
-from leaderboards.statistics.text import count_text, range_text
+from leaderboards.statistics.text import count_text, range_text, rounded, signed_text
 from policies.declaration.levels import LEVEL_KINDS, UNTREATED, LevelKind
 from policies.declaration.names import FULL, ORACLE
 
@@ -112,14 +112,11 @@ def difference_text(difference: MeanDifference, tolerance: float = TOLERATED_LOS
 def _points_text(points: float, tolerance: float) -> str:
     is_tolerated = -points < tolerance
     for digits in (0, 1, 2):
-        text = f"{points:+z.{digits}f}"
         # With a digit more where the number would read as being on the other side of the tolerance.
-        reads_as_tolerated = -float(text) < tolerance
+        reads_as_tolerated = -rounded(points, digits) < tolerance
         if reads_as_tolerated == is_tolerated:
             break
-    if not float(text):
-        text = text.removeprefix("+")
-    return text.replace("-", "−")  # as wide as a digit
+    return signed_text(points, digits)
 
 
 def verdict_words(safe: SafeRatio, usual: str | None = None) -> tuple[str, str]:

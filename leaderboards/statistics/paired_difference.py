@@ -30,12 +30,14 @@ from leaderboards.statistics.intervals import (
     highest_difference,
     interval_over_tasks,
 )
+from leaderboards.statistics.text import signed_text
 
 POWER = 0.8  # with which the smallest detectable difference is told from 0
 # Of ten there are 1,023 subsets; all of eleven, 2,047, would be more than are drawn at random.
 ALL_UP_TO = 10  # clusters, of which all subsets are taken
 # The means of 1,999 subsets cut the line into 2,000 pieces, of which 2.5 % are a whole number.
 SUBSETS = RESAMPLES - 1  # of more clusters: so many at random
+WHOLE = 100.0  # points: shares cannot differ by more
 MOST_CONTEXTS = 100_000  # beyond which a number of contexts says nothing
 
 
@@ -62,10 +64,11 @@ class MeanDifference:
     ) -> Self:
         """Makes a difference with the interval of a test. Where that holds 0, it reaches as far as
         the interval that is ``held`` also where nothing differs. A test of so few contexts that it
-        has no interval gives none here."""
+        has no interval gives none here, and one that leaves the scale of ±100 points is cut off
+        there."""
         if tested is None:
             return cls(mean, None, None)
-        low, high = tested
+        low, high = max(tested[0], -WHOLE), min(tested[1], WHOLE)
         if low <= 0 <= high:
             return cls(mean, min(low, held[0]), max(high, held[1]))
         return cls(mean, low, high)
@@ -81,7 +84,7 @@ class MeanDifference:
     def text(self) -> str:
         """Writes ``+12 [+3, +20]``, with as many digits, up to two, as tell its ends from 0."""
         if self.low is None or self.high is None:
-            return _signed(self.mean, 0)
+            return signed_text(self.mean, 0)
         nearest = min(abs(self.low), abs(self.high))
         # An end nearer to 0 than 0.005 would read as 0 in two digits as well.
         if nearest >= 0.5 or nearest < 0.005:
@@ -90,16 +93,8 @@ class MeanDifference:
             digits = 1
         else:
             digits = 2
-        ends = f"{_signed(self.low, digits)}, {_signed(self.high, digits)}"
-        return f"{_signed(self.mean, digits)} [{ends}]"
-
-
-def _signed(number: float, digits: int) -> str:
-    """Writes a number with its sign, the typographic minus; what is rounded to zero has none."""
-    text = f"{number:+z.{digits}f}"
-    if float(text) == 0:
-        return text.removeprefix("+")
-    return text.replace("-", "−")
+        ends = f"{signed_text(self.low, digits)}, {signed_text(self.high, digits)}"
+        return f"{signed_text(self.mean, digits)} [{ends}]"
 
 
 @dataclass(frozen=True)

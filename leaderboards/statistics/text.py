@@ -1,6 +1,10 @@
 """Turns numbers into text: the one way in which pages, terminals and tables for print write
 them."""
 
+import math
+
+HALF_AWAY = 1e-9  # moves nothing but a half
+
 
 def interval_text(interval: tuple[float, float] | None, factor: float = 1, digits: int = 0) -> str:
     """Writes both ends with a dash between them.
@@ -23,14 +27,27 @@ def ends_text(interval: tuple[float, float] | None, factor: float = 1, digits: i
     """
     if interval is None:
         return ""
-    ends = []
-    for end in interval:
-        text = f"{end * factor:+z.{digits}f}"
-        # “+0” would read as a gain.
-        if float(text) == 0:
-            text = text.removeprefix("+")
-        ends.append(text.replace("-", "−"))
+    ends = [signed_text(end * factor, digits) for end in interval]
     return f"[{', '.join(ends)}]"
+
+
+def signed_text(number: float, digits: int) -> str:
+    """Writes a number with its sign, the typographic minus, which is as wide as a digit. What is
+    rounded to zero has none: “+0” would read as a gain.
+
+    >>> signed_text(-12.5, 0), signed_text(12.5, 0), signed_text(-0.01, 1)
+    ('−13', '+13', '0.0')
+    """
+    text = f"{rounded(number, digits):+z.{digits}f}"
+    if float(text) == 0:
+        text = text.removeprefix("+")
+    return text.replace("-", "−")
+
+
+def rounded(number: float, digits: int) -> float:
+    """Rounds a number, and a half away from zero: to the even number, 3 and 9 contexts of 24 would
+    read as 12 and 38 points."""
+    return round(number + math.copysign(HALF_AWAY, number), digits)
 
 
 def range_text(low: object, high: object) -> str:

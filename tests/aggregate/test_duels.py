@@ -159,3 +159,9 @@ def test_an_interval_shows_whether_it_leaves_out_zero_and_a_difference_is_never_
     assert MeanDifference(12.0, 3.0, 20.0).text == "+12 [+3, +20]"
     assert MeanDifference(-0.1, None, None).text == "0"
     assert MeanDifference(-0.003, -0.004, 0.002).text == "0 [0, 0]"
+
+
+def test_no_interval_leaves_the_scale() -> None:
+    """Student's t of a few contexts knows no bounds."""
+    assert MeanDifference.widened(-80.0, (-110.0, -50.0), (-99.0, -40.0)).text == "−80 [−100, −50]"
+    assert MeanDifference.widened(4.0, (-120.0, 128.0), (-9.0, 9.0)).text == "+4 [−100, +100]"
