@@ -22,7 +22,7 @@ from leaderboards.statistics.bootstrap import Blank, Estimate, FloatArray
 from leaderboards.statistics.intervals import ALPHA
 from leaderboards.statistics.paired_difference import MeanDifference, fewest_clusters
 from leaderboards.statistics.text import interval_text
-from policies.declaration.names import CONTROLS, FULL, TO_BEAT
+from policies.declaration.names import CONTROLS, FULL, RANDOM, TO_BEAT
 
 A_CONTROL = "a control"
 OTHER_LEVELS = "it has no level in common with the control"
@@ -253,3 +253,4 @@ BEATS_DEFINITION = Definition(
     chapter="board",
 )
 BEATS = tuple(_beats(control) for control in TO_BEAT)
+BEATS_RANDOM = BEATS[TO_BEAT.index(RANDOM)]

@@ -56,6 +56,8 @@ class Neighbours:
 
     all_runs: str = ""  # the list of all runs; empty where there is none
     pages: frozenset[str] = frozenset()  # those that are there when the page is written
+    # The title of the first page beside it; empty on one that is first itself, and leads to no other.
+    first: str = "Results"
     has_method: bool = True  # whether a page on method, with downloads, lies beside it
 
 

@@ -104,6 +104,23 @@ def test_the_summary_names_who_is_first_who_frees_memory_and_who_is_safe(results
     assert "with the full cache" in table.note
 
 
+def test_the_summary_names_a_method_that_keeps_no_more_than_chance() -> None:
+    changed = {"random": "snapkv", "snapkv": "random"}
+
+    def change_places(one: dict[str, Any]) -> dict[str, Any]:
+        return one | {"policy": changed.get(one["policy"], one["policy"])}
+
+    records = realistic_records(
+        policies=POLICIES, ratios=[0.5, 0.75], contexts=8, change=change_places, tasks=TASKS
+    )
+    found = results_of(records, "toy", {"seed": 0}, "runs/toy")
+    summary = methods_table(found, "methods-1", "toy", Elsewhere({}, {})).summary
+    (sentence,) = [part for part in summary.split(". ") if "at random" in part]
+    behind = sentence.removeprefix("Not better than eviction at random: ").split(", ")
+    assert "snapkv" in behind
+    assert "random" not in behind, "a control is no method"
+
+
 @needs_chromium
 @on_every_screen
 def test_the_page_is_quiet_and_fits(browser: Chromium, page: Path, width: int, scheme: str) -> None:

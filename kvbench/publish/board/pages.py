@@ -24,6 +24,8 @@ from leaderboards.rendering.templating import Neighbours
 from leaderboards.studies.parts import examples_page
 from policies import FULL
 
+TITLE = "All methods"
+
 
 def publish_board(
     pieces: Sequence[Piece],
@@ -42,9 +44,8 @@ def publish_board(
 def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) -> Sequence[Path]:
     """Writes the pages of what was aggregated of packed runs, and returns the page to begin with.
     Raises :class:`KVBenchError` where a file cannot be written."""
-    neighbours = Neighbours(has_method=False)
-    if is_listed(folder):
-        neighbours = replace(find_neighbours(folder), has_method=False)
+    neighbours = find_neighbours(folder) if is_listed(folder) else Neighbours()
+    neighbours = replace(neighbours, has_method=False, first=TITLE)
     contents = _methods_pages(parts, stale_policies(pieces), neighbours)
     examples_of = max(piece.store.run.examples_of or 1 for piece in pieces)
     contents |= _examples_pages(parts, examples_of, neighbours)
@@ -69,7 +70,8 @@ def _methods_pages(
     for name, about in about_methods(stores, stale).items():
         methods[name] = replace(about, page=f"method-{file_name(name)}.html")
     left_out, unfit = find_left_out(stores), read_unfit()
-    page = methods_page(results, methods, left_out, neighbours, unfit=unfit)
+    of_first = replace(neighbours, first="")
+    page = methods_page(results, methods, left_out, of_first, unfit=unfit)
     contents = {FRONT: page}
     for name, about in methods.items():
         if name != FULL:
@@ -89,7 +91,7 @@ def _examples_pages(
         kept: DataFrame = records[records["example_index"] % examples_of == 0]
         for task, of_task in kept[[*EXAMPLE_COLUMNS]].groupby("task", sort=False):
             page = build_examples(
-                part.study_input.model, str(task), of_task, FRONT, neighbours, "All methods"
+                part.study_input.model, str(task), of_task, FRONT, neighbours, TITLE
             )
             contents[examples_page(str(task), number)] = page
     return contents

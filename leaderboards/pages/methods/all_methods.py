@@ -4,7 +4,9 @@ what it loses for each use."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, SummaryRow
+from leaderboards.boards.area_under_curve import BEATS_RANDOM
 from leaderboards.boards.board import Standing
 from leaderboards.boards.declaration import TableCell, TableRow, blank_reasons
 from leaderboards.boards.rank import RANK
@@ -213,8 +215,8 @@ def _use_in_words(use: Use) -> str:
 def _summary(
     results: Results, lines: Sequence[TableRow], columns: Sequence[str], uses: Sequence[Use]
 ) -> str:
-    """Says who loses least, who does so and frees memory, and who is safe. ``lines``: of methods,
-    by their place."""
+    """Says who loses least, who does so and frees memory, who is no better than chance, and who is
+    safe. ``lines``: of methods, by their place."""
     least: list[str] = []
     for standing in results.standings.get((results.mode, results.shown[0]), ()):
         rank = standing[RANK]
@@ -231,12 +233,25 @@ def _summary(
             freeing = line.name
     sentences = []
     in_order = [line.name for line in lines if line.name in least]
+    behind = _no_better_than_random(results)
     if least:
         sentences.append(f"Loses least: {', '.join(in_order)}.")
     if freeing and freeing not in in_order[:1]:
         sentences.append(f"Of those that free memory: {freeing}.")
+    if behind:
+        sentences.append(f"Not better than eviction at random: {', '.join(behind)}.")
     sentences.append(f"Shown to be safe at half for every use: {', '.join(safe) or 'none'}.")
     return " ".join(sentences)
+
+
+def _no_better_than_random(results: Results) -> list[str]:
+    """Lists the methods that are not shown to keep more than the control which evicts at random."""
+    names = []
+    for standing in results.standings.get((results.mode, results.shown[0]), ()):
+        against = standing[BEATS_RANDOM]
+        if isinstance(against, Pooled) and against.verdict != "better":
+            names.append(standing.policy)
+    return names
 
 
 def _filled_columns(lines: Sequence[TableRow]) -> list[int]:
