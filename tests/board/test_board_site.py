@@ -1,9 +1,7 @@
 """The site of the board: a table of all methods, a page for each, and no link that leads nowhere."""
 
 import re
-from html import unescape
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
@@ -11,6 +9,7 @@ from docs.scripts.board import BoardRun, keep
 from kvbench.board.pieces import open_pieces
 from kvbench.publish.board.pages import publish_board
 from kvbench.store.packing import write_run_file
+from tests.support.browsing.links import follow_links
 from tests.support.records.small_store import small_store
 
 METHODS = ["snapkv", "knorm"]
@@ -50,18 +49,7 @@ def test_each_method_has_a_page_and_a_row_that_leads_to_it(site: Path) -> None:
 def test_no_link_leads_nowhere(site: Path) -> None:
     pages = sorted(site.glob("*.html"))
     assert len(pages) == 1 + len(METHODS) + len(CONTROLS) - 1 + 2
-    followed = 0
-    for page in pages:
-        for address in re.findall(r'href="([^"]+)"', read(page)):
-            file, _, part = unescape(address).partition("#")
-            if file.startswith(("data:", "http")):
-                continue
-            target = site / file if file else page
-            assert target.is_file(), f"{page.name} leads to {address}"
-            if part and not part.startswith("policy="):
-                assert f'id="{unquote(part)}"' in read(target), f"{page.name} leads to {address}"
-            followed += 1
-    assert followed > 30
+    assert follow_links(pages) > 30
 
 
 def test_a_loss_leads_to_the_examples_of_its_policy_and_level(site: Path) -> None:

@@ -15,6 +15,7 @@ from kvbench.experiments.grid import arguments_and_origin
 from kvbench.models.natural import NATURAL_MODELS
 from kvbench.publish.site import aggregate_groups
 from kvbench.store.tables import RECORDS
+from tests.support.browsing.links import follow_links
 
 MOST_BYTES = 15_000_000
 
@@ -78,6 +79,11 @@ def test_the_table_of_the_readme_and_the_site_are_those_of_the_records(
     text = (SITE / "index.html").read_text(encoding="utf-8")
     for row in told["rows"]:
         assert f'data-name="{row["method"]}"' in text
+
+
+def test_no_link_of_its_site_leads_nowhere() -> None:
+    pages = sorted(SITE.glob("*.html"))
+    assert follow_links(pages) > len(pages)
 
 
 def test_it_is_small_enough_to_be_shipped() -> None:

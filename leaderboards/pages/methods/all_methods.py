@@ -237,7 +237,7 @@ def _summary(
     if least:
         sentences.append(f"Loses least: {', '.join(in_order)}.")
     if freeing and freeing not in in_order[:1]:
-        sentences.append(f"Of those that free memory: {freeing}.")
+        sentences.append(f"First of those that free memory: {freeing}.")
     if behind:
         sentences.append(f"Not better than eviction at random: {', '.join(behind)}.")
     sentences.append(f"Shown to be safe at half for every use: {', '.join(safe) or 'none'}.")

@@ -1,6 +1,6 @@
 """The page of one method: what it is, how much it keeps on each model, and how it fails."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.leading_measures import find_lead
@@ -52,13 +52,15 @@ def build_one_method(
     """Builds the page as text. ``arguments``: that its press ran with. ``above``: the file name of
     the page of all methods."""
     models: list[OnModel] = []
-    styles: dict[str, LineStyle] = {}
+    # One line for a policy on all models, which have other policies each.
+    rows = [row for of_setting in results for row in of_setting.rows]
+    styles = line_styles(rows)
     labels = distinct_labels(results)
     for number, (of_setting, label) in enumerate(zip(results, labels, strict=True), start=1):
         if any(row.policy == name for row in of_setting.rows):
-            model = _on_model(name, of_setting, number, label or of_setting.model)
-            models.append(model)
-            styles |= {style.policy: style for style in model.styles}
+            title = label or of_setting.model
+            models.append(_on_model(name, of_setting, number, title, styles))
+    shown = {style.policy: style for model in models for style in model.styles}
     return render(
         "one_method.html.j2",
         ("address.js", "page.js", "hover.js"),
@@ -67,16 +69,17 @@ def build_one_method(
         about=about,
         arguments=arguments,
         models=models,
-        styles=styles,
+        styles=shown,
         columns=COLUMNS,
         above=above,
     )
 
 
-def _on_model(name: str, results: Results, number: int, title: str) -> OnModel:
+def _on_model(
+    name: str, results: Results, number: int, title: str, styles: Mapping[str, LineStyle]
+) -> OnModel:
     beside = (name, *CONTROLS)
     rows = [row for row in results.rows if row.policy in beside]
-    styles = line_styles(results.rows)
     task = results.shown[0]
     pictures = gallery(rows, task, results.mode, styles, f"model-{number}")
     shown = {row.policy for row in rows if row.task == task}
