@@ -145,3 +145,24 @@ def test_rows_are_chosen_and_sorted_and_the_address_keeps_it(browser: Chromium, 
     browser.open(page, fragment="sort=descending:place")
     backwards = [name for name in browser.evaluate(ROWS) if name in METHODS]
     assert backwards == [name for name in in_order if name in METHODS][::-1]
+
+
+@needs_chromium
+def test_losses_at_one_ratio_stand_beside_each_other_and_the_address_keeps_which(
+    browser: Chromium, page: Path
+) -> None:
+    heads = f"[...{SHOWN}[0].querySelectorAll('thead th')].filter(head => !head.hidden).map(head => head.textContent.trim())"
+    cells = f"[...{SHOWN}[0].querySelectorAll('tbody tr')].map(row => [...row.cells].filter(cell => !cell.hidden).length)"
+    browser.open(page)
+    at_half = browser.evaluate(heads)
+    assert {"needle, 0.5", "short QA, 0.5", "place"} <= {*at_half}
+    assert not any(head.endswith(", 0.75") for head in at_half)
+    assert {*browser.evaluate(cells)} == {len(at_half)}
+    browser.open(page, fragment="removed=0.75")
+    assert [head.replace("0.75", "0.5") for head in browser.evaluate(heads)] == at_half
+    browser.evaluate(
+        "(choice => { choice.value = 'both'; choice.dispatchEvent(new Event('change')); })"
+        "(document.getElementById('filter-removed'))"
+    )
+    assert {*at_half} < {*browser.evaluate(heads)}
+    assert "removed=both" in browser.evaluate("location.hash")

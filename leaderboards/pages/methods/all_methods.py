@@ -28,7 +28,9 @@ from policies.declaration.names import CONTROLS, FULL, paper_address
 published = LazyModule("leaderboards.studies.published.content")
 
 METHODS_PAGE, METHODS_TITLE = "methods.html", "All methods, with their places"
-RATIOS = (0.5, 0.75)  # of the cache that is removed, in columns of their own
+# Of the cache that is removed, in columns of their own.
+RATIOS = {0.5: "half", 0.75: "three quarters"}
+AT_HALF = 0.5
 NOTHING_UNFIT: Mapping[str, Mapping[str, str]] = {}
 SAME = 1e-9  # ratios that differ only by how they are written
 WRONG, LEAKAGE = MEASURES["wrong_of_answered"], MEASURES["leakage"]
@@ -112,16 +114,16 @@ def build_methods(
         families=sorted({method.family for method in methods.values() if method.family}),
         left_out=left_out,
         mine=mine,
+        ratios={f"{ratio:g}": words for ratio, words in RATIOS.items()},
         tolerance=f"{results[0].tolerance:g}",
     )
 
 
 def places_elsewhere() -> dict[str, int]:
-    """Returns the place of each policy on kvpress's own board, by its mean over both models at the
-    first ratio."""
+    """Returns the place of each policy on kvpress's own board, by its mean over both models at half."""
     by_policy: dict[str, list[float]] = {}
     for (_, ratio, policy), score in published.scores("agnostic").items():
-        if ratio == RATIOS[0]:
+        if ratio == AT_HALF:
             by_policy.setdefault(policy, []).append(score)
     means = {policy: sum(values) / len(values) for policy, values in by_policy.items()}
     places: dict[str, int] = {}
@@ -223,7 +225,7 @@ def _summary(
         if isinstance(rank, RankInterval) and not rank.alone and 1 in (rank.rank, rank.low):
             least.append(standing.policy)
     freeing, safe = "", []
-    at_half = [f"{use.name}, {RATIOS[0]:g}" for use in uses]
+    at_half = [f"{use.name}, {AT_HALF:g}" for use in uses]
     for line in lines:
         cells = dict(zip(columns, line.cells, strict=True))
         if at_half and all(cells[name].detail.split()[-1:] == [SAFE] for name in at_half):
@@ -340,10 +342,10 @@ def _loss_cell(safe: SafeRatio | Blank, ratio: float) -> TableCell:
 
 
 def _rows_at(results: Results, policy: str) -> dict[str, SummaryRow]:
-    """Returns the rows of a policy by task: at the first of the ratios, or at its only level."""
+    """Returns the rows of a policy by task: at half, or at its only level."""
     rows: dict[str, SummaryRow] = {}
     for row in results.rows:
-        is_there = row.ratio is not None and abs(row.ratio - RATIOS[0]) < SAME
+        is_there = row.ratio is not None and abs(row.ratio - AT_HALF) < SAME
         if row.policy == policy and (is_there or row.level == 0.0):
             rows[row.task] = row
     return rows
