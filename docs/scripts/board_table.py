@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from docs.scripts.markdown import table
-from kvbench.board.pieces import Piece, board_groups, open_board
-from kvbench.publish.board.pages import publish_parts
+from kvbench.board.pieces import Piece, open_board
+from kvbench.publish.board.pages import board_parts, publish_parts
 from kvbench.publish.parts import Part
-from kvbench.publish.site import aggregate_groups
-from leaderboards.pages.methods.all_methods import Elsewhere, methods_table
+from leaderboards.pages.methods.all_methods import AT_HALF, Elsewhere, methods_table
 from policies.composition import built_in
 
 SITE = Path(__file__).parents[1] / "board"
@@ -24,7 +23,7 @@ def first_board(part: Part) -> dict[str, Any]:
     """Returns the table of a model, as plain data: what was asked, the columns of places and losses,
     and the rows, methods by their place and then controls."""
     shown = methods_table(part.results, "", part.results.model, Elsewhere({}, {}))
-    losses = [column for column in shown.columns if column[-1].isdigit()]
+    losses = [column for column in shown.columns if column.endswith(f", {AT_HALF:g}")]
     columns = ["place", *losses]
     rows: list[dict[str, Any]] = []
     for line in (*shown.methods, *shown.controls):
@@ -67,7 +66,7 @@ def board() -> str:
     header = ("method", "what it keeps", *content["columns"])
     return (
         f"The first {FIRST} of {content['methods']} methods on `{content['model']}`, by place, with "
-        f"what they lose at a ratio, in points of {content['contexts']} contexts a task:\n\n"
+        f"what they lose at half, in points of {content['contexts']} contexts a task:\n\n"
         f"{table(header, rows)}\n\n"
         f"All answers took {content['core_hours']:g} core hours."
     )
@@ -75,7 +74,7 @@ def board() -> str:
 
 def main() -> None:
     pieces = open_board()
-    parts = aggregate_groups(board_groups(pieces))
+    parts = board_parts(pieces)
     publish_parts(parts, pieces, SITE)
     content = {**first_board(parts[0]), "core_hours": core_hours(pieces)}
     text = json.dumps(content, indent=1, ensure_ascii=False)

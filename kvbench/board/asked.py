@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kvbench.board.pieces import Piece
+from kvbench.board.pieces import Piece, split_closer
 from kvbench.store.run_file import Job, TaskOptions
 from kvbench.system.errors import KVBenchError
 
@@ -18,9 +18,10 @@ def choose_pieces(
     pieces: Sequence[Piece], model: str | None, mode: str, tasks: Collection[str] | None
 ) -> list[Piece]:
     """Chooses the pieces of a model, by default the first of the board, in a mode, of some tasks.
-    Those of another length than the first, or stale, are left out. Raises :class:`KVBenchError`
+    Those of another length than the first, that look closer, or are stale, are left out. Raises :class:`KVBenchError`
     where the board has none."""
-    of_mode = [piece for piece in pieces if piece.store.identity.mode == mode]
+    usual, _ = split_closer(pieces)
+    of_mode = [piece for piece in usual if piece.store.identity.mode == mode]
     if model is None and of_mode:
         model = of_mode[0].store.identity.model
     of_model = [piece for piece in of_mode if piece.store.identity.model == model]

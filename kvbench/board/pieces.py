@@ -28,6 +28,15 @@ class Piece:
         return Stale.of(self.store.identity)
 
     @property
+    def board(self) -> tuple[str, str, str]:
+        """Returns what tells its board from others: the model, the mode, and the length of the
+        contexts, in words."""
+        job, identity = self.store.run.job, self.store.identity
+        length = None if job is None else job.context_tokens
+        words = "usual length" if length is None else f"{length} tokens"
+        return identity.model, identity.mode, words
+
+    @property
     def fresh_policies(self) -> list[str]:
         """Lists the policies none of whose answers are stale."""
         return [
@@ -68,10 +77,29 @@ def most_answered_first(pieces: Sequence[Piece]) -> list[Piece]:
     return sorted(pieces, key=count, reverse=True)
 
 
+def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
+    """Splits packed runs into those that boards are made of, and those that look closer: they asked
+    some policies a task of more contexts than others of their board were asked of."""
+    fewest: dict[tuple[str, ...], int] = {}
+    for piece in pieces:
+        for task in piece.store.identity.tasks:
+            place = (*piece.board, task.name)
+            fewest[place] = min(fewest.get(place, task.contexts), task.contexts)
+    usual: list[Piece] = []
+    closer: list[Piece] = []
+    for piece in pieces:
+        tasks = piece.store.identity.tasks
+        has_more = any(task.contexts > fewest[*piece.board, task.name] for task in tasks)
+        (closer if has_more else usual).append(piece)
+    return usual, closer
+
+
 def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:
     """Groups packed runs by the board that they stand on, whatever code and machine made them. Two
-    of one model and mode are told apart by the length of their contexts, where it differs."""
-    groups = group_runs([piece.store for piece in pieces], across_code=True)
+    of one model and mode are told apart by the length of their contexts, where it differs. Those
+    that look closer are of no board (:func:`split_closer`)."""
+    usual, _ = split_closer(pieces)
+    groups = group_runs([piece.store for piece in usual], across_code=True)
     boards = Counter(_board_and_length(group) for group in groups)
     labelled = []
     for group in groups:
@@ -84,11 +112,10 @@ def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:
 
 def _board_and_length(group: RunGroup) -> tuple[str, str, str]:
     """Returns model, mode and the length of the contexts, of all runs where they differ."""
-    lengths: dict[str, None] = {}
-    for store in group.stores:
-        length = None if store.run.job is None else store.run.job.context_tokens
-        lengths["usual length" if length is None else f"{length} tokens"] = None
-    return group.identity.model, group.identity.mode, ", ".join(lengths)
+    boards = [Piece(store).board for store in group.stores]
+    lengths = dict.fromkeys(length for _, _, length in boards)
+    model, mode, _ = boards[0]
+    return model, mode, ", ".join(lengths)
 
 
 def stale_policies(pieces: Sequence[Piece]) -> dict[str, str]:

@@ -36,6 +36,8 @@ class Results:
     attacks: Sequence[AttackCell] = ()  # what each attack gets, if there are any
     title: str = ""  # of the model, where its name is not how it is called
     described: str = ""  # what the model is, in a few words
+    # Some policies on some of the tasks, asked of more contexts: what they lose is told by these.
+    closer: "Results | None" = None
 
     @classmethod
     def of(

@@ -4,25 +4,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import docs.scripts.board
 from datasets_gen import KNOWN_TASKS
 from docs.scripts.board import BoardRun, batches, complete, keep, missing_policies, pieces_of
 from kvbench.board import freshness
+from kvbench.board.asked import choose_pieces
 from kvbench.board.pieces import (
     Piece,
     board_groups,
     most_answered_first,
     open_pieces,
+    split_closer,
     stale_policies,
 )
 from kvbench.board.unfit import UNFIT_FILE, read_unfit
 from kvbench.publish.board import pages
-from kvbench.publish.board.pages import publish_board
+from kvbench.publish.board.pages import board_parts, publish_board
 from kvbench.store.packing import write_run_file
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
+from leaderboards.pages.methods.all_methods import Elsewhere, methods_table
 from policies import POLICIES
 from policies.declaration.shape import ModelShape
 from tests.support.records.small_store import small_store
@@ -191,6 +196,46 @@ def test_boards_of_one_model_are_told_apart_by_the_length_of_their_contexts(
     write_run_file(piece.store.folder, piece.store.run.model_copy(update=changes))
     groups = board_groups([*open_pieces(records), *open_pieces(longer)])
     assert [group.setting for group in groups] == ["usual length", "4096 tokens"]
+
+
+def keep_first_context(piece: Piece) -> Piece:
+    """Takes all but the first context of each task from a packed run."""
+    folder = piece.store.folder
+    for name in ("contexts", "questions"):
+        rows = pq.read_table(folder / f"{name}.parquet")
+        pq.write_table(rows.filter(pc.equal(rows["example_index"], 0)), folder / f"{name}.parquet")
+    questions = pq.read_table(folder / "questions.parquet")["question_id"].combine_chunks()
+    records = pq.read_table(folder / "records.parquet")
+    kept = records.filter(pc.is_in(records["question_id"], questions))
+    pq.write_table(kept, folder / "records.parquet")
+    identity = piece.store.identity
+    tasks = tuple(task.model_copy(update={"contexts": 1}) for task in identity.tasks)
+    changes = {"identity": identity.model_copy(update={"tasks": tasks})}
+    write_run_file(folder, piece.store.run.model_copy(update=changes))
+    return Piece(Store.open(folder))
+
+
+def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those_of_all(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    keep(replace(RUN, name="toy-closer-hops"), answered, ["full", "knorm"], tmp_path / "closer")
+    (closer,) = open_pieces(tmp_path / "closer")
+    (task,) = closer.store.identity.tasks
+    usual = keep_first_context(open_pieces(records)[0])
+    for pieces in ([usual, closer], [closer, usual]):
+        assert split_closer(pieces) == ([usual], [closer])
+        (group,) = board_groups(pieces)
+        assert [store.folder for store in group.stores] == [usual.store.folder]
+        assert choose_pieces(pieces, None, "agnostic", ["hops"]) == [usual]
+        (part,) = board_parts(pieces)
+        assert part.results.closer is not None
+        table = methods_table(part.results, "", "", Elsewhere({}, {}))
+        cells = {}
+        for line in table.methods:
+            cells[line.name] = dict(zip(table.columns, line.cells, strict=True))
+        assert cells["knorm"]["multi-hop, 0.5"].detail.startswith(f"n {task.contexts} ")
+        assert not cells["snapkv"]["multi-hop, 0.5"].detail.startswith("n ")
+        assert part.results.standings == board_parts([usual])[0].results.standings
 
 
 def test_what_cannot_run_on_a_model_is_not_asked_of_it_and_the_page_says_why(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.board.pieces import Piece, board_groups, stale_policies
+from kvbench.board.pieces import Piece, board_groups, split_closer, stale_policies
 from kvbench.board.unfit import read_unfit
 from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import arguments_used
@@ -15,11 +15,13 @@ from kvbench.publish.methods import about_methods, find_left_out, methods_page
 from kvbench.publish.parts import Part, list_stores
 from kvbench.publish.site import aggregate_groups
 from kvbench.publish.site_list import RUN, enlist, find_neighbours, is_listed
+from kvbench.store.merging import group_runs
 from kvbench.system.files import write_text_atomically
 from leaderboards.downloads.sheets import file_name
 from leaderboards.pages.examples import EXAMPLE_COLUMNS, build_examples
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.methods.one_method import build_one_method
+from leaderboards.pages.results import Results
 from leaderboards.rendering.templating import Neighbours
 from leaderboards.studies.parts import examples_page
 from policies import FULL
@@ -36,9 +38,27 @@ def publish_board(
     """Writes the pages of packed runs, whatever code and machine made them, and returns the page to
     begin with. Raises :class:`KVBenchError` where records cannot be aggregated or a file cannot be
     written."""
-    return publish_parts(
-        aggregate_groups(board_groups(pieces), every_task, tolerance), pieces, folder
-    )
+    return publish_parts(board_parts(pieces, every_task, tolerance), pieces, folder)
+
+
+def board_parts(
+    pieces: Sequence[Piece], every_task: bool = False, tolerance: float | None = None
+) -> list[Part]:
+    """Aggregates packed runs, a part for each board. What was looked at closer is joined with the
+    results of its board. Raises :class:`KVBenchError` where records cannot be aggregated."""
+    _, closer = split_closer(pieces)
+    closer_groups = group_runs([piece.store for piece in closer], across_code=True)
+    closer_results: dict[tuple[str, str, str], Results] = {}
+    if closer_groups:
+        for part in aggregate_groups(closer_groups, every_task, tolerance):
+            closer_results[Piece(part.group.stores[0]).board] = part.results
+    parts = []
+    for part in aggregate_groups(board_groups(pieces), every_task, tolerance):
+        for store in part.group.stores:
+            if looked_at := closer_results.get(Piece(store).board):
+                part = replace(part, results=replace(part.results, closer=looked_at))
+        parts.append(part)
+    return parts
 
 
 def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) -> Sequence[Path]:

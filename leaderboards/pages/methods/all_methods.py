@@ -31,6 +31,7 @@ METHODS_PAGE, METHODS_TITLE = "methods.html", "All methods, with their places"
 # Of the cache that is removed, in columns of their own.
 RATIOS = {0.5: "half", 0.75: "three quarters"}
 AT_HALF = 0.5
+Judged = Mapping[tuple[str, str], SafeRatio | Blank]  # by policy and task
 NOTHING_UNFIT: Mapping[str, Mapping[str, str]] = {}
 SAME = 1e-9  # ratios that differ only by how they are written
 WRONG, LEAKAGE = MEASURES["wrong_of_answered"], MEASURES["leakage"]
@@ -168,6 +169,7 @@ def methods_table(
     for (_, task), of_board in results.standings.items():
         for standing in of_board:
             standings.setdefault(standing.policy, {})[task] = standing
+    judged = _judged(results)
     models = elsewhere.models.get(results.mode, {})
     others = [model for model in models if model != title]
     columns = [PLACE, *(f"place, {model}" for model in others), ELSEWHERE]
@@ -182,7 +184,7 @@ def methods_table(
         for model in others:
             cells.append(models[model].get(policy, TableCell.blank(NOT_RUN)))
         cells.append(_published_cell(elsewhere.published.get(policy)))
-        cells += _loss_cells(policy, by_task, uses, examples)
+        cells += _loss_cells(policy, judged, uses, examples)
         cells += _cost_cells(policy, results)
         line = TableRow(policy, tuple(cells))
         if policy in CONTROLS:
@@ -273,15 +275,24 @@ def _sort_key(line: TableRow) -> tuple[bool, float]:
     return place is None, place or 0.0
 
 
-def _loss_cells(
-    policy: str, by_task: Mapping[str, Standing], uses: Sequence[Use], examples: int
-) -> list[TableCell]:
+def _judged(results: Results) -> Judged:
+    """Returns what each policy loses in each task, of the most contexts that it was asked of."""
+    judged: dict[tuple[str, str], SafeRatio | Blank] = {}
+    for looked_at in (results, results.closer):
+        if looked_at is not None:
+            for (_, task), of_board in looked_at.standings.items():
+                for standing in of_board:
+                    judged[standing.policy, task] = standing[SAFE_RATIO]
+    return judged
+
+
+def _loss_cells(policy: str, judged: Judged, uses: Sequence[Use], examples: int) -> list[TableCell]:
     """Makes the cells of what a policy loses for each use, at both ratios."""
     cells = []
     for use in uses:
-        safe = _safe(by_task, use)
+        safe = lowest({task: judged.get((policy, task), Blank(NOT_RUN)) for task in use.tasks})
         for ratio in RATIOS:
-            cell = _loss_cell(safe, ratio)
+            cell = _loss_cell(safe, ratio, use.contexts)
             if examples and not cell.is_blank and not isinstance(safe, Blank):
                 page = examples_page((*safe.tasks, *use.tasks)[0], examples)
                 level = UNTREATED if safe.kind is None else Level(safe.kind, ratio)
@@ -320,23 +331,18 @@ def _place_cell(standing: Standing | None) -> TableCell:
     return cell
 
 
-def _safe(by_task: Mapping[str, Standing], use: Use) -> SafeRatio | Blank:
-    of_use: dict[str, SafeRatio | Blank] = {}
-    for task in use.tasks:
-        standing = by_task.get(task)
-        of_use[task] = Blank(NOT_RUN) if standing is None else standing[SAFE_RATIO]
-    return lowest(of_use)
-
-
-def _loss_cell(safe: SafeRatio | Blank, ratio: float) -> TableCell:
+def _loss_cell(safe: SafeRatio | Blank, ratio: float, contexts: int) -> TableCell:
     """Makes the cell of a loss at a ratio: over several tasks of the worst. What has one level has
-    the same loss at each."""
+    the same loss at each. ``contexts``: of the use; the cell says how many it has if it has
+    more."""
     if isinstance(safe, Blank):
         return TableCell.blank(safe.reason, safe.short)
     for loss in safe.levels:
         if safe.kind is None or abs(loss.level - ratio) < SAME:
             mean, _, interval = difference_text(loss.difference, safe.tolerance).partition(" ")
             detail = f"{interval} {loss.verdict}" if not safe.withheld else interval
+            if loss.contexts > contexts:
+                detail = f"n {loss.contexts} {detail}"
             return TableCell(mean, detail.strip(), loss.difference.mean)
     return TableCell.blank("it was not run at this ratio")
 
