@@ -37,6 +37,19 @@ class Piece:
         return identity.model, identity.mode, words
 
     @property
+    def contexts(self) -> int:
+        """Returns how many contexts of a task it has, of the task that has fewest."""
+        return min(task.contexts for task in self.store.identity.tasks)
+
+    @property
+    def places(self) -> list[tuple[str, ...]]:
+        """Lists where its answers stand: on its board, in a task, for a policy."""
+        places: list[tuple[str, ...]] = []
+        for policy in self.store.identity.policies:
+            places += [(*self.board, task, policy.name) for task in policy.tasks]
+        return places
+
+    @property
     def fresh_policies(self) -> list[str]:
         """Lists the policies none of whose answers are stale."""
         return [
@@ -79,18 +92,18 @@ def most_answered_first(pieces: Sequence[Piece]) -> list[Piece]:
 
 def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
     """Splits packed runs into those that boards are made of, and those that look closer: they asked
-    some policies a task of more contexts than others of their board were asked of."""
+    policies of a board its tasks again, of more contexts."""
     fewest: dict[tuple[str, ...], int] = {}
     for piece in pieces:
-        for task in piece.store.identity.tasks:
-            place = (*piece.board, task.name)
-            fewest[place] = min(fewest.get(place, task.contexts), task.contexts)
+        for place in piece.places:
+            contexts = fewest.setdefault(place, piece.contexts)
+            fewest[place] = min(contexts, piece.contexts)
     usual: list[Piece] = []
     closer: list[Piece] = []
     for piece in pieces:
-        tasks = piece.store.identity.tasks
-        has_more = any(task.contexts > fewest[*piece.board, task.name] for task in tasks)
-        (closer if has_more else usual).append(piece)
+        # A policy that the board has of no fewer contexts would have no row, so it is of a board.
+        is_asked_again = all(piece.contexts > fewest[place] for place in piece.places)
+        (closer if is_asked_again else usual).append(piece)
     return usual, closer
 
 

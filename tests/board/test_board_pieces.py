@@ -238,6 +238,18 @@ def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those
         assert part.results.standings == board_parts([usual])[0].results.standings
 
 
+def test_a_method_that_was_asked_of_more_contexts_alone_has_a_row_all_the_same(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    keep(RUN, answered, ["full", "snapkv"], tmp_path / "usual")
+    keep(replace(RUN, name="toy-more-hops"), answered, ["full", "knorm"], tmp_path / "more")
+    usual = keep_first_context(open_pieces(tmp_path / "usual")[0])
+    (more,) = open_pieces(tmp_path / "more")
+    assert split_closer([usual, more]) == ([usual, more], [])
+    titles = [part.results.setting for part in board_parts([usual, more])]
+    assert len(titles) == len({*titles}) == 2
+
+
 def test_what_cannot_run_on_a_model_is_not_asked_of_it_and_the_page_says_why(
     records: Path, answered: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
