@@ -1,10 +1,12 @@
 """The page of methods in a real browser: places, losses, filters, and all of it in the address."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leaderboards.boards.declaration import TableCell
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.pages.methods.all_methods import (
@@ -12,6 +14,7 @@ from leaderboards.pages.methods.all_methods import (
     Elsewhere,
     build_methods,
     methods_table,
+    places_on_models,
 )
 from leaderboards.pages.results import Results
 from leaderboards.statistics.rank import RankInterval
@@ -102,6 +105,17 @@ def test_the_summary_names_who_is_first_who_frees_memory_and_who_is_safe(results
         verdicts = {cell.detail.split()[-1] for cell in at_half if cell.detail}
         assert (line.name in safe.split(", ")) == (verdicts == {"safe"} and len(at_half) > 0)
     assert "with the full cache" in table.note
+
+
+def test_places_on_other_models_of_its_mode_stand_beside_its_own(results: Results) -> None:
+    in_view = replace(results_on("third"), mode="aware")
+    models = places_on_models([results, results_on("other"), in_view], {"other": {"tova": "no"}})
+    table = methods_table(results, "methods-1", "toy, agnostic", Elsewhere({}, models))
+    places = [column for column in table.columns if column.startswith("place")]
+    assert places == ["place", "place, other"]
+    for line in table.methods:
+        own, other = line.cells[:2]
+        assert other == (own if line.name != "tova" else TableCell.blank("no"))
 
 
 def test_the_summary_names_a_method_that_keeps_no_more_than_chance() -> None:

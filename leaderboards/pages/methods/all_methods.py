@@ -144,18 +144,21 @@ class Elsewhere:
 def places_on_models(
     results: Sequence[Results], unfit: Mapping[str, Mapping[str, str]] = NOTHING_UNFIT
 ) -> dict[str, dict[str, dict[str, TableCell]]]:
-    """Returns by mode the places of all policies on each model, by its label; none where there is one
-    model alone. ``unfit``: by model, why a policy cannot run on it."""
+    """Returns by mode the places of all policies on each model, by its label. ``unfit``: by model,
+    why a policy cannot run on it."""
     places: dict[str, dict[str, dict[str, TableCell]]] = {}
-    for of_setting, label in zip(results, distinct_labels(results), strict=True):
-        if not label:
-            continue
+    for of_setting in results:
         board = of_setting.standings.get((of_setting.mode, of_setting.shown[0]), ())
         cells = {standing.policy: _place_cell(standing) for standing in board}
         for policy, reason in unfit.get(of_setting.model, {}).items():
             cells[policy] = TableCell.blank(reason)
-        places.setdefault(of_setting.mode, {})[label] = cells
+        places.setdefault(of_setting.mode, {})[_label(of_setting)] = cells
     return places
+
+
+def _label(results: Results) -> str:
+    """Names results among others of their mode."""
+    return ", ".join(filter(None, [results.model, results.setting]))
 
 
 def methods_table(
@@ -171,7 +174,7 @@ def methods_table(
             standings.setdefault(standing.policy, {})[task] = standing
     judged = _judged(results)
     models = elsewhere.models.get(results.mode, {})
-    others = [model for model in models if model != title]
+    others = [model for model in models if model != _label(results)]
     columns = [PLACE, *(f"place, {model}" for model in others), ELSEWHERE]
     for use in uses:
         columns += [f"{use.name}, {ratio:g}" for ratio in RATIOS]
