@@ -39,7 +39,9 @@ def test_a_run_of_the_board_takes_options_that_make_sense(run: BoardRun) -> None
     given.setdefault("mode", "agnostic")
     if run.task != "instructions":
         given["policies"] = ",".join(name for name in run.policies if name not in CONTROLS)
-    grid = build_grid(Job.of(job_values(given)), lambda text: len(text) // 4)
+    levels = {"ratio": given["ratios"]} if "ratios" in given else {}
+    job = Job.of({**job_values(given), "levels": levels})
+    grid = build_grid(job, lambda text: len(text) // 4)
     contexts, ratios = 24, {0.5, 0.75, 0.9}
     if "limit" in given:  # as many as can show that a method which loses nothing is safe
         contexts, ratios = contexts_that_agree(TOLERATED_LOSS / 100), {0.5, 0.75}
