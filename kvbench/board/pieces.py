@@ -17,6 +17,11 @@ PLACE = Path(leaderboards.__file__).parent
 RECORDS_FOLDER, ENTRIES_FOLDER = PLACE / "records", PLACE / "entries"
 
 
+# Of the policies that answered the task of a board that most did. Some tasks are asked of a few
+# more than others, as only prompts with instructions can have them protected.
+FINISHED = 0.9
+
+
 @dataclass(frozen=True)
 class Piece:
     """A packed run: the answers of some methods."""
@@ -92,7 +97,9 @@ def most_answered_first(pieces: Sequence[Piece]) -> list[Piece]:
 
 def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
     """Splits packed runs into those that boards are made of, and those that look closer: they asked
-    policies of a board its tasks again, of more contexts."""
+    policies of a board its tasks again, of more contexts. Tasks that are not finished are in
+    neither (:func:`unfinished_tasks`)."""
+    pieces = finished(pieces)
     fewest: dict[tuple[str, ...], int] = {}
     for piece in pieces:
         for place in piece.places:
@@ -105,6 +112,36 @@ def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
         is_asked_again = all(piece.contexts > fewest[place] for place in piece.places)
         (closer if is_asked_again else usual).append(piece)
     return usual, closer
+
+
+def unfinished_tasks(pieces: Sequence[Piece]) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Says by board, for each task of it that many policies have not answered yet, how many have:
+    the others would lose their places in the mean over tasks because of it."""
+    answered: dict[tuple[str, str, str], dict[str, set[str]]] = {}
+    for piece in pieces:
+        for policy in piece.store.identity.policies:
+            for task in policy.tasks:
+                of_board = answered.setdefault(piece.board, {})
+                of_board.setdefault(task, set()).add(policy.name)
+    unfinished: dict[tuple[str, str, str], dict[str, str]] = {}
+    for board, by_task in answered.items():
+        highest = max(map(len, by_task.values()))
+        for task, policies in by_task.items():
+            if len(policies) < FINISHED * highest:
+                counted = f"{len(policies)} of {highest} policies have answered it so far"
+                unfinished.setdefault(board, {})[task] = counted
+    return unfinished
+
+
+def finished(pieces: Sequence[Piece]) -> list[Piece]:
+    """Lists packed runs without those of tasks that are not finished."""
+    unfinished = unfinished_tasks(pieces)
+    kept = []
+    for piece in pieces:
+        names = {task.name for task in piece.store.identity.tasks}
+        if not names <= {*unfinished.get(piece.board, ())}:
+            kept.append(piece)
+    return kept
 
 
 def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:

@@ -238,6 +238,22 @@ def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those
         assert part.results.standings == board_parts([usual])[0].results.standings
 
 
+def test_a_task_that_many_methods_have_not_answered_yet_costs_nobody_a_place(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    base = replace(RUN, name="toy-base", options=("--model", "reference", "--tasks", "base"))
+    keep(base, answered, ["full", "knorm"], records)
+    unfinished, whole = open_pieces(records)
+    assert split_closer([unfinished, whole]) == ([whole], [])
+    publish_board([unfinished, whole], tmp_path / "site")
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "base on reference, agnostic" in page
+    assert "2 of 6 policies have answered it so far" in page
+    keep(base, answered, POLICIES_OF_RUN, tmp_path / "all")
+    (others,) = open_pieces(tmp_path / "all")
+    assert split_closer([others, whole]) == ([others, whole], [])
+
+
 def test_a_method_that_was_asked_of_more_contexts_alone_has_a_row_all_the_same(
     records: Path, answered: Store, tmp_path: Path
 ) -> None:

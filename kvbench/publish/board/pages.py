@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.board.pieces import Piece, board_groups, split_closer, stale_policies
+from kvbench.board.pieces import Piece, board_groups, split_closer, stale_policies, unfinished_tasks
 from kvbench.board.unfit import read_unfit
 from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import arguments_used
@@ -66,7 +66,11 @@ def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) 
     Raises :class:`KVBenchError` where a file cannot be written."""
     neighbours = find_neighbours(folder) if is_listed(folder) else Neighbours()
     neighbours = replace(neighbours, has_method=False, first=TITLE)
-    contents = _methods_pages(parts, stale_policies(pieces), neighbours)
+    left_out = find_left_out(list_stores([part.group for part in parts]))
+    for (model, mode, _), tasks in unfinished_tasks(pieces).items():
+        for task, counted in tasks.items():
+            left_out[f"{task} on {model}, {mode}"] = counted
+    contents = _methods_pages(parts, stale_policies(pieces), left_out, neighbours)
     examples_of = max(piece.store.run.examples_of or 1 for piece in pieces)
     contents |= _examples_pages(parts, examples_of, neighbours)
     announce_files(folder, contents)
@@ -80,7 +84,10 @@ def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) 
 
 
 def _methods_pages(
-    parts: Sequence[Part], stale: dict[str, str], neighbours: Neighbours
+    parts: Sequence[Part],
+    stale: dict[str, str],
+    left_out: dict[str, str],
+    neighbours: Neighbours,
 ) -> dict[str, str]:
     """Builds the table of all methods and the page of each, by file name."""
     results = [part.results for part in parts]
@@ -89,7 +96,7 @@ def _methods_pages(
     methods = {}
     for name, about in about_methods(stores, stale).items():
         methods[name] = replace(about, page=f"method-{file_name(name)}.html")
-    left_out, unfit = find_left_out(stores), read_unfit()
+    unfit = read_unfit()
     of_first = replace(neighbours, first="")
     page = methods_page(results, methods, left_out, of_first, unfit=unfit)
     contents = {FRONT: page}
