@@ -99,7 +99,6 @@ def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
     """Splits packed runs into those that boards are made of, and those that look closer: they asked
     policies of a board its tasks again, of more contexts. Tasks that are not finished are in
     neither (:func:`unfinished_tasks`)."""
-    pieces = finished(pieces)
     fewest: dict[tuple[str, ...], int] = {}
     for piece in pieces:
         for place in piece.places:
@@ -111,37 +110,28 @@ def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
         # A policy that the board has of no fewer contexts would have no row, so it is of a board.
         is_asked_again = all(piece.contexts > fewest[place] for place in piece.places)
         (closer if is_asked_again else usual).append(piece)
-    return usual, closer
+    unfinished = unfinished_tasks(usual)
+    return [piece for piece in usual if piece.store.folder not in unfinished], closer
 
 
-def unfinished_tasks(pieces: Sequence[Piece]) -> dict[tuple[str, str, str], dict[str, str]]:
-    """Says by board, for each task of it that many policies have not answered yet, how many have:
-    the others would lose their places in the mean over tasks because of it."""
-    answered: dict[tuple[str, str, str], dict[str, set[str]]] = {}
-    for piece in pieces:
-        for policy in piece.store.identity.policies:
-            for task in policy.tasks:
-                of_board = answered.setdefault(piece.board, {})
-                of_board.setdefault(task, set()).add(policy.name)
-    unfinished: dict[tuple[str, str, str], dict[str, str]] = {}
-    for board, by_task in answered.items():
-        highest = max(map(len, by_task.values()))
-        for task, policies in by_task.items():
-            if len(policies) < FINISHED * highest:
-                counted = f"{len(policies)} of {highest} policies have answered it so far"
-                unfinished.setdefault(board, {})[task] = counted
+def unfinished_tasks(pieces: Sequence[Piece]) -> dict[Path, str]:
+    """Says by the folder of a piece, of those whose task many policies of its board have not
+    answered yet, how many have: the others would lose their places in the mean over tasks."""
+    unfinished: dict[Path, str] = {}
+    for group in group_runs([piece.store for piece in pieces], across_code=True):
+        answered: dict[str, set[str]] = {}
+        for store in group.stores:
+            for policy in store.identity.policies:
+                for task in policy.tasks:
+                    answered.setdefault(task, set()).add(policy.name)
+        highest = max(map(len, answered.values()))
+        for store in group.stores:
+            # A packed run of the board has one task.
+            count = max(len(answered[task.name]) for task in store.identity.tasks)
+            if count < FINISHED * highest:
+                counted = f"{count} of {highest} policies have answered it so far"
+                unfinished[store.folder] = counted
     return unfinished
-
-
-def finished(pieces: Sequence[Piece]) -> list[Piece]:
-    """Lists packed runs without those of tasks that are not finished."""
-    unfinished = unfinished_tasks(pieces)
-    kept = []
-    for piece in pieces:
-        names = {task.name for task in piece.store.identity.tasks}
-        if not names <= {*unfinished.get(piece.board, ())}:
-            kept.append(piece)
-    return kept
 
 
 def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:

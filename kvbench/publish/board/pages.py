@@ -67,9 +67,14 @@ def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) 
     neighbours = find_neighbours(folder) if is_listed(folder) else Neighbours()
     neighbours = replace(neighbours, has_method=False, first=TITLE)
     left_out = find_left_out(list_stores([part.group for part in parts]))
-    for (model, mode, _), tasks in unfinished_tasks(pieces).items():
-        for task, counted in tasks.items():
-            left_out[f"{task} on {model}, {mode}"] = counted
+    _, closer = split_closer(pieces)
+    unfinished = unfinished_tasks([piece for piece in pieces if piece not in closer])
+    for piece in pieces:
+        if piece.store.folder in unfinished:
+            identity = piece.store.identity
+            names = ", ".join(task.name for task in identity.tasks)
+            place = f"{names} on {identity.model}, {identity.mode}"
+            left_out[place] = unfinished[piece.store.folder]
     contents = _methods_pages(parts, stale_policies(pieces), left_out, neighbours)
     examples_of = max(piece.store.run.examples_of or 1 for piece in pieces)
     contents |= _examples_pages(parts, examples_of, neighbours)
