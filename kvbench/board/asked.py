@@ -18,8 +18,8 @@ def choose_pieces(
     pieces: Sequence[Piece], model: str | None, mode: str, tasks: Collection[str] | None
 ) -> list[Piece]:
     """Chooses the pieces of a model, by default the first of the board, in a mode, of some tasks.
-    Those of another length than the first, that look closer, or are stale, are left out. Raises :class:`KVBenchError`
-    where the board has none."""
+    Those of another length than the first, that look closer, or are stale, are left out. Raises
+    :class:`KVBenchError` where the board has none."""
     usual, _ = split_closer(pieces)
     of_mode = [piece for piece in usual if piece.store.identity.mode == mode]
     if model is None and of_mode:

@@ -99,6 +99,12 @@ def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
     """Splits packed runs into those that boards are made of, and those that look closer: they asked
     policies of a board its tasks again, of more contexts. Tasks that are not finished are in
     neither (:func:`unfinished_tasks`)."""
+    usual, closer = _split_by_contexts(pieces)
+    unfinished = unfinished_tasks(usual)
+    return [piece for piece in usual if piece.store.folder not in unfinished], closer
+
+
+def _split_by_contexts(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
     fewest: dict[tuple[str, ...], int] = {}
     for piece in pieces:
         for place in piece.places:
@@ -110,15 +116,15 @@ def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
         # A policy that the board has of no fewer contexts would have no row, so it is of a board.
         is_asked_again = all(piece.contexts > fewest[place] for place in piece.places)
         (closer if is_asked_again else usual).append(piece)
-    unfinished = unfinished_tasks(usual)
-    return [piece for piece in usual if piece.store.folder not in unfinished], closer
+    return usual, closer
 
 
 def unfinished_tasks(pieces: Sequence[Piece]) -> dict[Path, str]:
     """Says by the folder of a piece, of those whose task many policies of its board have not
     answered yet, how many have: the others would lose their places in the mean over tasks."""
     unfinished: dict[Path, str] = {}
-    for group in group_runs([piece.store for piece in pieces], across_code=True):
+    usual, _ = _split_by_contexts(pieces)
+    for group in group_runs([piece.store for piece in usual], across_code=True):
         answered: dict[str, set[str]] = {}
         for store in group.stores:
             for policy in store.identity.policies:

@@ -67,8 +67,7 @@ def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) 
     neighbours = find_neighbours(folder) if is_listed(folder) else Neighbours()
     neighbours = replace(neighbours, has_method=False, first=TITLE)
     left_out = find_left_out(list_stores([part.group for part in parts]))
-    _, closer = split_closer(pieces)
-    unfinished = unfinished_tasks([piece for piece in pieces if piece not in closer])
+    unfinished = unfinished_tasks(pieces)
     for piece in pieces:
         if piece.store.folder in unfinished:
             identity = piece.store.identity
