@@ -241,7 +241,7 @@ def summary_line(duels: Sequence[Duel]) -> str:
 
 
 def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
-    """Returns a row for each statistic of each claim."""
+    """Returns a row for each statistic of each claim, and below them why some are undecided."""
 
     def value_text(value: float | None) -> str:
         return "-" if value is None else number_text(value)
@@ -272,4 +272,14 @@ def claims_table(judgements: Sequence[Judgement]) -> ResultTable:
         threshold = f"{claim.side} {claim.threshold:g}"
         verdict = (judgement.verdict, judgement.why)
         rows.append((claim.identifier, subject, mean, interval, threshold, count, *verdict))
-    return ResultTable("claims", columns, rows)
+    return ResultTable("claims", columns, rows, caption=_undecided_reasons(judgements))
+
+
+def _undecided_reasons(judgements: Sequence[Judgement]) -> str:
+    """Writes a line for each reason, with the claims that it leaves undecided."""
+    claims_by_reason: dict[str, dict[str, None]] = {}  # a dict keeps each claim once, in order
+    for judgement in judgements:
+        if judgement.verdict == "undecided":
+            claims = claims_by_reason.setdefault(judgement.why, {})
+            claims[judgement.claim.identifier] = None
+    return "\n".join(f"{', '.join(claims)}: {why}" for why, claims in claims_by_reason.items())

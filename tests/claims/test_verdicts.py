@@ -311,4 +311,7 @@ def test_what_is_divided_by_0_has_no_value_and_decides_nothing(
     assert_says(judgement.why, why)
     (row,) = register_rows([judgement])
     assert json.dumps(row, allow_nan=False)
-    claims_table([judgement]).plain()
+    # People read once which claims a reason leaves undecided.
+    table = claims_table([judgement, judgement])
+    assert table.caption == f"{divided.identifier}: {judgement.why}"
+    assert table.plain()
