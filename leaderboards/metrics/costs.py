@@ -1,6 +1,8 @@
 """Metrics of compression and its cost, as the run measures them: what went, what is held, how long
 it took."""
 
+import numpy as np
+
 from leaderboards.metrics.declaration import (
     PLAIN,
     SHARE,
@@ -8,8 +10,11 @@ from leaderboards.metrics.declaration import (
     Measure,
     Metric,
     Over,
+    Sample,
+    Scale,
     size_text,
 )
+from leaderboards.statistics.bootstrap import FloatArray
 
 COMPRESSION = Definition(
     "Asked ratio or budget, realised ratio, bytes",
@@ -26,15 +31,26 @@ WORK = Definition(
     "Time of compression",
     "The press’s own work on a context, as if it ran alone, without the prefill that all share: "
     "the mean over contexts, whose mean length stands below it. A short context takes longer for "
-    "each token: doctor times one of its own length.",
+    "each token: doctor times one of its own length. As a share of the prefill it is about the same "
+    "on a slow machine and on a fast one.",
     chapter="compression",
 )
+OF_PREFILL = Scale(100, 0, None)  # in percent: a press that reads again takes more than a prefill
 TIMES = Definition(
     "Other times",
     "Of the uncompressed prefill that all branches of a context share, and a question’s equal "
     "share of the batch that it was decoded in.",
     chapter="compression",
 )
+
+
+def _of_prefill(sample: Sample) -> FloatArray:
+    """Returns the time of compression as a share of the prefill's, which was measured beside it."""
+    prefill = np.asarray(sample["prefill_seconds"], dtype=np.float64)
+    compression = np.asarray(sample["compression_seconds"], dtype=np.float64)
+    shares: FloatArray = np.full(len(prefill), np.nan)
+    np.divide(compression, prefill, out=shares, where=prefill > 0)
+    return shares
 
 
 METRICS = (
@@ -103,6 +119,16 @@ METRICS = (
                 scale=PLAIN,
                 heading="compression",
                 writer=lambda seconds: f"{1000 * seconds:.2f} ms",
+            ),
+            Measure(
+                name="compression-of-prefill",
+                field="compression_of_prefill",
+                over=Over.CONTEXTS,
+                scale=OF_PREFILL,
+                columns=("compression_seconds", "prefill_seconds"),
+                values=_of_prefill,
+                heading="of a prefill",
+                writer=lambda share: f"{100 * share:.0f} %",
             ),
         ),
     ),

@@ -56,42 +56,14 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
     confused = {"hallucinated": True, "hallucination_kind": "confused"}
     fabricated = {"hallucinated": True, "hallucination_kind": "fabricated"}
+    first = {"kv_bytes": 100, "compression_seconds": 1.0, "prefill_seconds": 2.0}
+    second = {"kv_bytes": 300, "compression_seconds": 4.0, "prefill_seconds": 16.0}
     records = [
-        question(
-            0,
-            0,
-            ger=0.5,
-            ger_by_layer=[0.5, 1.0],
-            slot_coverage=0.25,
-            kv_bytes=100,
-            compression_seconds=1.0,
-        ),
-        question(
-            0,
-            1,
-            f1=50.0,
-            em=0.0,
-            ger=0.0,
-            ger_by_layer=[0.0, 0.5],
-            kv_bytes=100,
-            compression_seconds=1.0,
-        ),
-        question(
-            0, 2, f1=0.0, em=0.0, kv_bytes=100, compression_seconds=1.0, **confused, **unanswerable
-        ),
-        question(
-            1,
-            0,
-            f1=0.0,
-            em=0.0,
-            kv_bytes=300,
-            compression_seconds=4.0,
-            **fabricated,
-            **unanswerable,
-        ),
-        question(
-            1, 1, f1=100.0, abstained=True, kv_bytes=300, compression_seconds=4.0, **unanswerable
-        ),
+        question(0, 0, ger=0.5, ger_by_layer=[0.5, 1.0], slot_coverage=0.25, **first),
+        question(0, 1, f1=50.0, em=0.0, ger=0.0, ger_by_layer=[0.0, 0.5], **first),
+        question(0, 2, f1=0.0, em=0.0, **first, **confused, **unanswerable),
+        question(1, 0, f1=0.0, em=0.0, **second, **fabricated, **unanswerable),
+        question(1, 1, f1=100.0, abstained=True, **second, **unanswerable),
     ]
     row = find(summarise(frame(records)), "base")
     assert (row.n, row.contexts, row.reason) == (5, 2, NO_TWIN)
@@ -103,6 +75,7 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     assert row.compression_seconds == 2.5, (
         "contexts weigh the same, however many questions each has"
     )
+    assert row.compression_of_prefill == 0.375, "the mean of a half and a quarter"
 
 
 def test_directives_and_leakage_are_means_over_the_questions_that_have_them() -> None:

@@ -35,7 +35,7 @@ Judged = Mapping[tuple[str, str], SafeRatio | Blank]  # by policy and task
 NOTHING_UNFIT: Mapping[str, Mapping[str, str]] = {}
 SAME = 1e-9  # ratios that differ only by how they are written
 WRONG, LEAKAGE = MEASURES["wrong_of_answered"], MEASURES["leakage"]
-SECONDS = MEASURES["compression_seconds"]
+TIME = MEASURES["compression_of_prefill"]
 PLACE, ELSEWHERE, BYTES = "place", "kvpress’s board", "bytes"
 NOT_THERE = "kvpress’s board of 8B models does not have it"
 NO_SUCH_ROW = "no answer is judged so"
@@ -178,7 +178,7 @@ def methods_table(
     columns = [PLACE, *(f"place, {model}" for model in others), ELSEWHERE]
     for use in uses:
         columns += [f"{use.name}, {ratio:g}" for ratio in RATIOS]
-    columns += ["wrong of answered", "leakage", "seconds", BYTES]
+    columns += ["wrong of answered", "leakage", "time", BYTES]
     methods, controls = [], []
     for policy, by_task in standings.items():
         if policy == FULL:
@@ -312,7 +312,7 @@ def _cost_cells(policy: str, results: Results) -> list[TableCell]:
     return [
         measure_cell(WRONG, overall),
         measure_cell(LEAKAGE, leaking[0]) if leaking else TableCell.blank(NO_SUCH_ROW),
-        measure_cell(SECONDS, overall),
+        _time_cell(overall),
         _bytes_cell(results, policy, rows),
     ]
 
@@ -368,6 +368,13 @@ def measure_cell(measure: Measure, row: SummaryRow | None) -> TableCell:
     if value is None:
         return TableCell.blank(NO_SUCH_ROW)
     return TableCell(measure.text(value), sort=value)
+
+
+def _time_cell(row: SummaryRow | None) -> TableCell:
+    """Makes the cell of the time that compression takes, in percent of the prefill's: runs of
+    several machines stand beside each other."""
+    cell = measure_cell(TIME, row)
+    return cell if cell.is_blank else replace(cell, text=f"{cell.text} %")
 
 
 def _bytes_cell(results: Results, policy: str, rows: Mapping[str, SummaryRow]) -> TableCell:
