@@ -27,12 +27,14 @@ from kvbench.publish.board.pages import board_parts, publish_board
 from kvbench.store.packing import write_run_file
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from leaderboards.pages.methods.all_methods import Elsewhere, methods_table
+from leaderboards.pages.methods.all_methods import AboutMethod, Elsewhere, methods_table
+from leaderboards.pages.methods.one_method import build_one_method
 from policies import POLICIES
 from policies.declaration.shape import ModelShape
 from tests.support.records.small_store import small_store
 
 RUN = BoardRun("toy-hops", ("--model", "reference", "--tasks", "hops"), ("snapkv", "knorm"))
+KNORM = AboutMethod(family="scorer", idea="Small keys", paper="arXiv 2406.11430", needs="")
 POLICIES_OF_RUN = ["full", "oracle", "random", "recency", "snapkv", "knorm"]
 
 
@@ -236,6 +238,8 @@ def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those
         assert cells["knorm"]["multi-hop, 0.5"].detail.startswith(f"n {task.contexts} ")
         assert not cells["snapkv"]["multi-hop, 0.5"].detail.startswith("n ")
         assert part.results.standings == board_parts([usual])[0].results.standings
+        page = build_one_method("knorm", KNORM, "", [part.results], "index.html")
+        assert page.count(f"hops, ratio 0.5, {task.contexts} contexts") == 1
 
 
 def test_a_task_that_many_methods_have_not_answered_yet_costs_nobody_a_place(

@@ -115,21 +115,33 @@ def _evidence_cell(row: SummaryRow) -> TableCell:
 
 
 def _rows_of_tasks(name: str, results: Results, number: int) -> tuple[TableRow, ...]:
-    """Makes a row for each task and level, whose first cell leads to its examples."""
+    """Makes a row for each task and level, whose first cell leads to its examples. Those of more
+    contexts stand last and have none."""
     lines = []
     for task in results.tasks:
-        rows = [row for row in results.rows if row.task == task]
-        full = next((row for row in rows if row.policy == FULL), None)
-        measure = find_lead(full).measures[0]
         page = examples_page(task, number)
-        for row in rows:
-            if row.policy != name:
-                continue
+        for row, line in _lines_of_task(name, results, task):
+            first, *others = line.cells
+            leading = replace(first, examples=examples_at(page, name, row.at))
+            lines.append(replace(line, cells=(leading, *others)))
+    if results.closer is not None:
+        for task in results.closer.tasks:
+            for row, line in _lines_of_task(name, results.closer, task):
+                lines.append(replace(line, name=f"{line.name}, {row.contexts} contexts"))
+    return tuple(lines)
+
+
+def _lines_of_task(name: str, results: Results, task: str) -> list[tuple[SummaryRow, TableRow]]:
+    """Makes a line of each level, beside the row that it shows."""
+    rows = [row for row in results.rows if row.task == task]
+    full = next((row for row in rows if row.policy == FULL), None)
+    measure = find_lead(full).measures[0]
+    lines = []
+    for row in rows:
+        if row.policy == name:
             where = task if row.at == UNTREATED else f"{task}, {row.at.where}"
-            value = measure_cell(measure, row)
-            cells = [replace(value, examples=examples_at(page, name, row.at))]
-            cells.append(measure_cell(measure, full))
+            cells = [measure_cell(measure, row), measure_cell(measure, full)]
             cells += [measure_cell(failure, row) for failure, _ in FAILURES]
             cells.append(_evidence_cell(row))
-            lines.append(TableRow(where, tuple(cells)))
-    return tuple(lines)
+            lines.append((row, TableRow(where, tuple(cells))))
+    return lines
