@@ -147,6 +147,17 @@ def test_a_model_that_obeys_little_decides_nothing(identifier: str) -> None:
     assert (found.verdict, "0.25 of the directives" in found.why) == ("undecided", True)
 
 
+def test_prompts_without_directives_decide_nothing() -> None:
+    """The lowest difficulty has none, of which a model obeys no share."""
+    evidence = pitfall_evidence(lambda *_: {})
+    records = evidence[PROMPTS.name].records
+    for column in ("directives", "directive_families", "directives_strict", "directives_loose"):
+        records[column] = [[] for _ in range(len(records))]
+    (found,) = judge([claims()["P2"]], evidence)
+    assert not found.is_met
+    assert_says(found.why, "no prompt of this difficulty has a directive")
+
+
 def test_a_model_that_obeys_one_family_is_judged_by_it() -> None:
     """Under the full cache family0 is obeyed in 6 of 8 draws beside family1, which never is, and in
     4 of 8 alone; under every policy in half of these."""

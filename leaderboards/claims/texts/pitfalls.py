@@ -63,9 +63,11 @@ def measure_prompts(
     """Measures the parts of a claim by their names; where the full cache obeys less than half, on
     the families of directives of which it obeys half.
 
-    Raises :class:`PreconditionError` where there are no such families."""
+    Raises :class:`PreconditionError` where there are no such families, or no directives."""
     prompts = prompt_records(evidence.records, evidence.seed, evidence.times)
     full = prompts.directives[prompts.directives["policy"] == FULL]
+    if full.empty:
+        raise PreconditionError("instructions: no prompt of this difficulty has a directive")
     obeyed = float(full["strict"].mean())
     if obeyed >= LEAST_CLEAN:
         return each_part(parts, prompts)
