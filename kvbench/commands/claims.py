@@ -104,6 +104,7 @@ def command(
     plans: dict[str, tuple[Job, Grid]] = {}
     for name, job in jobs.items():
         plans[name] = (job, build.check_job(job))
+    check_suite_is_enough(claims, {name: grid for name, (_, grid) in plans.items()})
     # Before hours of work: a folder that cannot be written is a fault of the command.
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
@@ -168,6 +169,20 @@ def check_has_numerics(suite: str | None, jobs: Iterable[Job]) -> None:
     if suite is not None and not has_numerics:
         reason = f"--suite {suite} is of the claims N alone"
         raise KVBenchError(f"{reason}: choose one of them by --only")
+
+
+def check_suite_is_enough(claims: "Sequence[Claim]", grids: "Mapping[str, Grid]") -> None:
+    """Raises :class:`KVBenchError` for a claim that is measured in nothing that ``--suite`` leaves,
+    which its run would tell at its end."""
+    for claim in claims:
+        for experiment in claim.experiments:
+            for argument, values in claim.takes.items():
+                left = getattr(grids[experiment.name].numerics, argument)
+                if not {*left} & {*values}:
+                    measured = f"{claim.identifier} is measured in {' or '.join(values)}"
+                    reason = f"{measured}, and {argument} has {' and '.join(left)} alone"
+                    advice = "add it, or name the other claims by --only"
+                    raise KVBenchError(f"--suite {NUMERICS}: {reason}: {advice}")
 
 
 def numerics_options(suite: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ contradict a text.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -113,6 +113,9 @@ class Claim:
     measure: Callable[..., Measured]
     unit: str = ""  # of the statistic
     other: str = ""  # BESIDE or LARGER: the model that it compares the model with, if it does
+    # Of arguments of its suite, the values of which the run has to have one, as it is measured in
+    # nothing else.
+    takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def side(self) -> Side:

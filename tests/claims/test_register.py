@@ -125,6 +125,7 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
         ),
         (("--only", "E1", "--suite", "faults"), "claims have suites of their own"),
         (("--only", "N1,E1", "--suite", "numerics(dtypes=fp12)"), "unknown dtype 'fp12'"),
+        (("--only", "N6,N4", "--suite", "numerics(dtypes=bf16)"), "N4 is measured in float16, and"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_loaded(

@@ -269,6 +269,10 @@ def _patched_flips(evidence: Evidence) -> DataFrame:
     return flips.assign(recovered=1 - flips["kl_patched"] / flips["kl"])
 
 
+GREEDY = ("greedy",)
+HALF_GREEDY = {"dtypes": (HALF,), "sampling": GREEDY}
+EITHER_GREEDY = {"dtypes": (HALF, COARSE), "sampling": GREEDY}
+
 claim = partial(Claim, text=N, experiments=(WALKED,))
 CLAIMS = (
     claim(
@@ -279,6 +283,7 @@ CLAIMS = (
         "without it, each going on from its own tokens, greedy",
         holds=("at least", 0.95),
         measure=partial(_differ, HALF),
+        takes=HALF_GREEDY,
     ),
     claim(
         identifier="N2",
@@ -288,6 +293,7 @@ CLAIMS = (
         "without it, each going on from its own tokens, greedy",
         holds=("at most", NEVER),
         measure=partial(_differ, "float32"),
+        takes={"dtypes": ("float32",), "sampling": GREEDY},
     ),
     claim(
         identifier="N3",
@@ -301,6 +307,7 @@ CLAIMS = (
             {task: partial(_mean_kl, task) for task in evidence.tasks}, evidence
         ),
         unit="nats",
+        takes=HALF_GREEDY,
     ),
     claim(
         identifier="N4",
@@ -310,6 +317,7 @@ CLAIMS = (
         "in float16, over all ways to choose tokens, each path going on from its own",
         holds=("above", 0.0),
         measure=_right,
+        takes={"dtypes": (HALF,)},
     ),
     claim(
         identifier="N5",
@@ -334,6 +342,7 @@ CLAIMS = (
         "part last",
         holds=("above", 0.0),
         measure=partial(each_part, {"margin": _margin, "early": _early}),
+        takes=EITHER_GREEDY,
     ),
     claim(
         identifier="N7",
@@ -346,5 +355,6 @@ CLAIMS = (
         "with the residual stream behind one layer, mean over all layers but the last",
         holds=("at least", 0.5),
         measure=_localised,
+        takes=EITHER_GREEDY,
     ),
 )
