@@ -31,6 +31,8 @@ PLAN = Path(__file__).parents[1] / "board" / "runs.toml"
 ALL, AWARE = "all", "aware"  # methods of the suite
 AT_ONCE = 15  # methods that are asked together: an interruption costs theirs
 RUNS = Path("runs")
+# Answers of one board are of one type of numbers, and which is faster differs by machine.
+DTYPE = "float32"
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,10 @@ def missing_policies(run: BoardRun, pieces: Sequence[Piece]) -> list[str]:
 
 
 def was_asked_so(run: BoardRun, piece: Piece) -> bool:
-    """Tells whether a piece was asked with the options that its run has now."""
+    """Tells whether a piece was asked with the options that its run has now, in the type of numbers
+    of the board."""
+    if piece.store.identity.dtype != DTYPE:
+        return False
     return f" {shlex.join(run.options)} --policies " in piece.store.run.command
 
 
@@ -155,7 +160,8 @@ def ask(run: BoardRun, policies: Sequence[str]) -> Store:
     code = f"{source_hash()} {run.options} {policies}".encode()
     name = f"board-{run.name}-{hashlib.sha256(code).hexdigest()[:8]}"
     methods = [policy for policy in policies if policy not in CONTROLS]
-    options = ["--suite", SUITE.name, *run.options, "--policies", ",".join(methods or CONTROLS)]
+    options = ["--suite", SUITE.name, "--dtype", DTYPE, *run.options]
+    options += ["--policies", ",".join(methods or CONTROLS)]
     command = [sys.executable, "-m", "kvbench", "run", *options, "--name", name, "--out", str(RUNS)]
     subprocess.run(command, check=True)
     return Store.open(RUNS / name)

@@ -95,6 +95,18 @@ def test_of_a_task_with_a_new_version_everything_is_stale(
     assert missing_policies(RUN, pieces_of(RUN, records)) == POLICIES_OF_RUN
 
 
+def test_what_was_asked_with_other_options_or_in_another_type_of_numbers_is_asked_again(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which type is faster differs by machine, and answers of one board are of one."""
+    pieces = pieces_of(RUN, records)
+    assert not missing_policies(RUN, pieces)
+    longer = replace(RUN, options=(*RUN.options, "--context-tokens", "900"))
+    assert missing_policies(longer, pieces) == POLICIES_OF_RUN
+    monkeypatch.setattr(docs.scripts.board, "DTYPE", "bfloat16")
+    assert missing_policies(RUN, pieces) == POLICIES_OF_RUN
+
+
 def test_of_a_policy_with_a_new_version_its_own_answers_are_stale(
     records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
