@@ -17,7 +17,7 @@ from leaderboards.aggregate.evidence import Evidence
 from leaderboards.claims.declaration import Claim
 from leaderboards.claims.verdict import VERDICTS, count_decided, judge
 from leaderboards.downloads.tables import register_rows, register_sheet
-from leaderboards.pages.claims import Run, build_claims
+from leaderboards.pages.claims import Run, build_claims, list_dtypes
 from leaderboards.pages.front import CLAIMS_PAGE, register_folder
 from leaderboards.terminal.verdicts import claims_table
 
@@ -45,7 +45,9 @@ def publish_register(
     for name, store in stores.items():
         evidence[name] = _evidence(name, store, seed)
         places[name] = name_of_place(store.folder)
-        runs[name] = Run(store.folder.name, site_of_run(folder, store), places[name])
+        site_of_store = site_of_run(folder, store)
+        dtype = store.identity.dtype
+        runs[name] = Run(store.folder.name, site_of_store, places[name], dtype)
     judgements = judge(claims, evidence)
     count = count_decided(judgements)
     names = _Names(
@@ -58,6 +60,8 @@ def publish_register(
         "model": names.model,
         "beside": names.beside,
         "larger": names.larger,
+        # The default is the faster one of the machine.
+        "dtype": list_dtypes(runs.values()),
         "difficulty": difficulty,
         "data": names.data and str(names.data),
         "decided": count.decided,

@@ -1,7 +1,7 @@
 """The page of the register of claims: a table of verdicts, and what is behind each."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -24,6 +24,12 @@ class Run:
     name: str  # of its folder
     site: str = ""  # the folder beside that of this page with its pages, if it has any
     folder: str = ""  # where it lies
+    dtype: str = ""  # the type of numbers of the model
+
+
+def list_dtypes(runs: Iterable[Run]) -> str:
+    """Names the types of numbers of some runs."""
+    return ", ".join(dict.fromkeys(run.dtype for run in runs if run.dtype))
 
 
 def build_claims(
@@ -56,6 +62,7 @@ def build_claims(
         model=model,
         beside=beside,
         larger=larger,
+        dtypes=list_dtypes(runs.values()),
         difficulty=difficulty,
         data=data,
         decided=count_decided(judgements).words("this model"),

@@ -86,9 +86,10 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     assert written["data"] == "python"
     run = written["runs"]["quantised"]
     assert run == Path(run).name, "a register names no place"
-    asked = {
-        one.name: one.version for one in Store.open(cli.folder / "runs" / run).run.identity.tasks
-    }
+    identity = Store.open(cli.folder / "runs" / run).identity
+    # The default is the faster type of the machine.
+    assert written["dtype"] == identity.dtype
+    asked = {task.name: task.version for task in identity.tasks}
     assert "+text." in asked["prose"]
     assert "+text." not in asked["base"]
     assert (
@@ -98,6 +99,7 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     )
     page = (cli.folder / "site/claims.html").read_text()
     assert "base: the full cache reaches" in Elements(page).text
+    assert identity.dtype in Elements(page).text
     assert run in Elements(page).text
 
 
