@@ -61,6 +61,8 @@ def job_like(run: RunFile, press: str, name: str, from_command: Mapping[str, Any
             levels[kind] = ",".join(map(str, values))
     options = job.model_dump()
     options["levels"] = levels
+    # A run that was asked in the faster type has that of its machine.
+    options["dtype"] = run.identity.dtype
     # The options of studies, which change no answer, are none of a comparison's.
     for option in ("suite", "observe", "dtypes", "sampling", "deterministic", "directions"):
         options[option] = None

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from kvbench.models import precision
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
 from tests.support.models.runs import CommandLine, record_calls
@@ -251,6 +253,8 @@ def test_a_press_of_today_is_asked_what_the_run_asked(
     places = ["--out", "runs", "--model", cli.model]
     assert cli("run", *asked, *places, "--policies", "knorm,snapkv", "--name", "yesterday") == 0
     shutil.move("runs/yesterday", "yesterday")  # or its answers would be taken for those of today
+    # On another machine auto would be another type of numbers.
+    monkeypatch.setattr(precision, "faster_dtype", lambda: torch.bfloat16)
     calls = record_calls(monkeypatch)
     assert (
         cli("compare", "knorm", "--against", "yesterday", "--out", "runs", "--every-task", "--json")
@@ -262,6 +266,8 @@ def test_a_press_of_today_is_asked_what_the_run_asked(
         ("knorm of yesterday", 0.5, 0.0),
         ("knorm of yesterday", 0.9, 0.0),
     ]
+    (today,) = (Store.open(folder) for folder in Path("runs").iterdir())
+    assert today.identity.dtype == "float32"
     assert_says(
         cli.error("compare", "tova", "--against", "yesterday"),
         "no answers of tova",
