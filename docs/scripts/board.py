@@ -33,6 +33,8 @@ AT_ONCE = 15  # methods that are asked together: an interruption costs theirs
 RUNS = Path("runs")
 # Answers of one board are of one type of numbers, and which is faster differs by machine.
 DTYPE = "float32"
+# A press that looks at the model beforehand takes a minute on a machine that does other things too.
+EXECUTOR = "local(cell_seconds=600)"
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def ask(run: BoardRun, policies: Sequence[str]) -> Store:
     code = f"{source_hash()} {run.options} {policies}".encode()
     name = f"board-{run.name}-{hashlib.sha256(code).hexdigest()[:8]}"
     methods = [policy for policy in policies if policy not in CONTROLS]
-    options = ["--suite", SUITE.name, "--dtype", DTYPE, *run.options]
+    options = ["--suite", SUITE.name, "--dtype", DTYPE, "--executor", EXECUTOR, *run.options]
     options += ["--policies", ",".join(methods or CONTROLS)]
     command = [sys.executable, "-m", "kvbench", "run", *options, "--name", name, "--out", str(RUNS)]
     subprocess.run(command, check=True)
