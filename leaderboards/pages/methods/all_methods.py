@@ -310,7 +310,7 @@ def _cost_cells(policy: str, results: Results) -> list[TableCell]:
     overall = rows.get(results.shown[0])
     leaking = [row for row in rows.values() if LEAKAGE.value(row) is not None]
     return [
-        measure_cell(WRONG, overall),
+        _mean_cell(WRONG, policy, results),
         measure_cell(LEAKAGE, leaking[0]) if leaking else TableCell.blank(NO_SUCH_ROW),
         _time_cell(overall),
         _bytes_cell(results, policy, rows),
@@ -368,6 +368,24 @@ def measure_cell(measure: Measure, row: SummaryRow | None) -> TableCell:
     if value is None:
         return TableCell.blank(NO_SUCH_ROW)
     return TableCell(measure.text(value), sort=value)
+
+
+def _mean_cell(measure: Measure, policy: str, results: Results) -> TableCell:
+    """Makes the cell of a measure in the mean over the tasks that have it, as next tokens are no
+    answers; blank where the policy did not answer all of these."""
+    rows = _rows_at(results, policy)
+    values: list[float] = []
+    for full in results.rows:
+        if full.policy != FULL or full.task == ALL_TASKS or measure.value(full) is None:
+            continue
+        value = measure.value(rows[full.task]) if full.task in rows else None
+        if value is None:
+            return TableCell.blank(NO_MEAN)
+        values.append(value)
+    if not values:
+        return TableCell.blank(NO_SUCH_ROW)
+    mean = sum(values) / len(values)
+    return TableCell(measure.text(mean), sort=mean)
 
 
 def _time_cell(row: SummaryRow | None) -> TableCell:
