@@ -107,6 +107,27 @@ def test_the_summary_names_who_is_first_who_frees_memory_and_who_is_safe(results
     assert "with the full cache" in table.note
 
 
+def test_wrong_answers_are_a_mean_of_the_tasks_that_have_answers() -> None:
+    """Next tokens of a text are no answers, and cost a method nothing of the column."""
+
+    def without_answers(one: dict[str, Any]) -> dict[str, Any]:
+        blank = {"answered": None, "hallucinated": None}
+        return one | blank if one["task"] == TASKS[-1] else one
+
+    records = realistic_records(
+        policies=POLICIES, ratios=[0.5, 0.75], contexts=8, change=without_answers, tasks=TASKS
+    )
+    found = results_of(records, "toy", {"seed": 0}, "runs/toy")
+    table = methods_table(found, "methods-1", "toy", Elsewhere({}, {}))
+    wrong = {}
+    for row in found.rows:
+        if (row.task, row.ratio) == ("base", 0.5):
+            wrong[row.policy] = row.wrong_of_answered
+    for line in table.methods:
+        cells = dict(zip(table.columns, line.cells, strict=True))
+        assert cells["wrong of answered"].sort == wrong[line.name]
+
+
 def test_places_on_other_models_of_its_mode_stand_beside_its_own(results: Results) -> None:
     in_view = replace(results_on("third"), mode="aware")
     models = places_on_models([results, results_on("other"), in_view], {"other": {"tova": "no"}})
