@@ -310,7 +310,7 @@ def _cost_cells(policy: str, results: Results) -> list[TableCell]:
     overall = rows.get(results.shown[0])
     leaking = [row for row in rows.values() if LEAKAGE.value(row) is not None]
     return [
-        _mean_cell(WRONG, policy, results),
+        _mean_cell(WRONG, results, rows),
         measure_cell(LEAKAGE, leaking[0]) if leaking else TableCell.blank(NO_SUCH_ROW),
         _time_cell(overall),
         _bytes_cell(results, policy, rows),
@@ -370,13 +370,17 @@ def measure_cell(measure: Measure, row: SummaryRow | None) -> TableCell:
     return TableCell(measure.text(value), sort=value)
 
 
-def _mean_cell(measure: Measure, policy: str, results: Results) -> TableCell:
+def _full_rows(results: Results) -> list[SummaryRow]:
+    """Lists the rows of the full cache, a task each."""
+    return [row for row in results.rows if row.policy == FULL and row.task != ALL_TASKS]
+
+
+def _mean_cell(measure: Measure, results: Results, rows: Mapping[str, SummaryRow]) -> TableCell:
     """Makes the cell of a measure in the mean over the tasks that have it, as next tokens are no
     answers; blank where the policy did not answer all of these."""
-    rows = _rows_at(results, policy)
     values: list[float] = []
-    for full in results.rows:
-        if full.policy != FULL or full.task == ALL_TASKS or measure.value(full) is None:
+    for full in _full_rows(results):
+        if measure.value(full) is None:
             continue
         value = measure.value(rows[full.task]) if full.task in rows else None
         if value is None:
@@ -399,8 +403,8 @@ def _bytes_cell(results: Results, policy: str, rows: Mapping[str, SummaryRow]) -
     """Makes the cell of the bytes that are held, in percent of the full cache's, in the mean over
     tasks."""
     shares = []
-    for full in results.rows:
-        if full.policy != FULL or full.task == ALL_TASKS or full.task not in rows:
+    for full in _full_rows(results):
+        if full.task not in rows:
             continue
         whole, held = KV_BYTES.value(full), KV_BYTES.value(rows[full.task])
         if whole and held is not None:
