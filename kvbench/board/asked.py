@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kvbench.board.pieces import Piece, split_closer
+from kvbench.board.pieces import Piece, sort_pieces
 from kvbench.store.run_file import Job, TaskOptions
 from kvbench.system.errors import KVBenchError
 
@@ -20,7 +20,7 @@ def choose_pieces(
     """Chooses the pieces of a model, by default the first of the board, in a mode, of some tasks.
     Those of another length than the first, that look closer, or are stale, are left out. Raises
     :class:`KVBenchError` where the board has none."""
-    usual, _ = split_closer(pieces)
+    usual = sort_pieces(pieces).usual
     of_mode = [piece for piece in usual if piece.store.identity.mode == mode]
     if model is None and of_mode:
         model = of_mode[0].store.identity.model

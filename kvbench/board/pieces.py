@@ -1,7 +1,7 @@
 """Opens the board: packed runs of this project, and those that others sent."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -95,13 +95,24 @@ def most_answered_first(pieces: Sequence[Piece]) -> list[Piece]:
     return sorted(pieces, key=count, reverse=True)
 
 
-def split_closer(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
-    """Splits packed runs into those that boards are made of, and those that look closer: they asked
-    policies of a board its tasks again, of more contexts. Tasks that are not finished are in
-    neither (:func:`unfinished_tasks`)."""
-    usual, closer = _split_by_contexts(pieces)
-    unfinished = unfinished_tasks(usual)
-    return [piece for piece in usual if piece.store.folder not in unfinished], closer
+@dataclass(frozen=True)
+class SortedPieces:
+    """Holds packed runs by what they are to a board. ``usual``: boards are made of them.
+    ``closer``: they asked policies of a board its tasks again, of more contexts. ``unfinished``:
+    many policies of the board have not answered their task yet, and would lose their places in the
+    mean over tasks."""
+
+    usual: Sequence[Piece]
+    closer: Sequence[Piece]
+    unfinished: Mapping[Path, str]  # why, by the folder of a piece
+
+
+def sort_pieces(pieces: Sequence[Piece]) -> SortedPieces:
+    """Sorts packed runs by what they are to a board, each kind in their order."""
+    of_boards, closer = _split_by_contexts(pieces)
+    unfinished = _unfinished_tasks(of_boards)
+    usual = [piece for piece in of_boards if piece.store.folder not in unfinished]
+    return SortedPieces(usual, closer, unfinished)
 
 
 def _split_by_contexts(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
@@ -119,12 +130,10 @@ def _split_by_contexts(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece
     return usual, closer
 
 
-def unfinished_tasks(pieces: Sequence[Piece]) -> dict[Path, str]:
-    """Says by the folder of a piece, of those whose task many policies of its board have not
-    answered yet, how many have: the others would lose their places in the mean over tasks."""
+def _unfinished_tasks(of_boards: Sequence[Piece]) -> dict[Path, str]:
+    """Says of pieces whose task too few policies of its board have answered yet, how many have."""
     unfinished: dict[Path, str] = {}
-    usual, _ = _split_by_contexts(pieces)
-    for group in group_runs([piece.store for piece in usual], across_code=True):
+    for group in group_runs([piece.store for piece in of_boards], across_code=True):
         answered: dict[str, set[str]] = {}
         for store in group.stores:
             for policy in store.identity.policies:
@@ -143,9 +152,8 @@ def unfinished_tasks(pieces: Sequence[Piece]) -> dict[Path, str]:
 def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:
     """Groups packed runs by the board that they stand on, whatever code and machine made them. Two
     of one model and mode are told apart by the length of their contexts, where it differs. Those
-    that look closer are of no board (:func:`split_closer`)."""
-    usual, _ = split_closer(pieces)
-    groups = group_runs([piece.store for piece in usual], across_code=True)
+    that look closer, or are not finished, are of no board (:func:`sort_pieces`)."""
+    groups = group_runs([piece.store for piece in sort_pieces(pieces).usual], across_code=True)
     boards = Counter(_board_and_length(group) for group in groups)
     labelled = []
     for group in groups:

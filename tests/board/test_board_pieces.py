@@ -15,10 +15,11 @@ from kvbench.board import freshness
 from kvbench.board.asked import choose_pieces
 from kvbench.board.pieces import (
     Piece,
+    SortedPieces,
     board_groups,
     most_answered_first,
     open_pieces,
-    split_closer,
+    sort_pieces,
     stale_policies,
 )
 from kvbench.board.unfit import UNFIT_FILE, read_unfit
@@ -237,7 +238,7 @@ def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those
     (task,) = closer.store.identity.tasks
     usual = keep_first_context(open_pieces(records)[0])
     for pieces in ([usual, closer], [closer, usual]):
-        assert split_closer(pieces) == ([usual], [closer])
+        assert sort_pieces(pieces) == SortedPieces([usual], [closer], {})
         (group,) = board_groups(pieces)
         assert [store.folder for store in group.stores] == [usual.store.folder]
         assert choose_pieces(pieces, None, "agnostic", ["hops"]) == [usual]
@@ -260,14 +261,16 @@ def test_a_task_that_many_methods_have_not_answered_yet_costs_nobody_a_place(
     base = replace(RUN, name="toy-base", options=("--model", "reference", "--tasks", "base"))
     keep(base, answered, ["full", "knorm"], records)
     unfinished, whole = open_pieces(records)
-    assert split_closer([unfinished, whole]) == ([whole], [])
+    counted = "2 of 6 policies have answered it so far"
+    why = {unfinished.store.folder: counted}
+    assert sort_pieces([unfinished, whole]) == SortedPieces([whole], [], why)
     publish_board([unfinished, whole], tmp_path / "site")
     page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "base on reference, agnostic" in page
-    assert "2 of 6 policies have answered it so far" in page
+    assert counted in page
     keep(base, answered, POLICIES_OF_RUN, tmp_path / "all")
     (others,) = open_pieces(tmp_path / "all")
-    assert split_closer([others, whole]) == ([others, whole], [])
+    assert sort_pieces([others, whole]) == SortedPieces([others, whole], [], {})
 
 
 def test_a_method_that_was_asked_of_more_contexts_alone_has_a_row_all_the_same(
@@ -277,7 +280,7 @@ def test_a_method_that_was_asked_of_more_contexts_alone_has_a_row_all_the_same(
     keep(replace(RUN, name="toy-more-hops"), answered, ["full", "knorm"], tmp_path / "more")
     usual = keep_first_context(open_pieces(tmp_path / "usual")[0])
     (more,) = open_pieces(tmp_path / "more")
-    assert split_closer([usual, more]) == ([usual, more], [])
+    assert sort_pieces([usual, more]) == SortedPieces([usual, more], [], {})
     titles = [part.results.setting for part in board_parts([usual, more])]
     assert len(titles) == len({*titles}) == 2
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.board.pieces import Piece, board_groups, split_closer, stale_policies, unfinished_tasks
+from kvbench.board.pieces import Piece, board_groups, sort_pieces, stale_policies
 from kvbench.board.unfit import read_unfit
 from kvbench.publish.former_files import announce_files, remove_former_files
 from kvbench.publish.method import arguments_used
@@ -46,8 +46,8 @@ def board_parts(
 ) -> list[Part]:
     """Aggregates packed runs, a part for each board. What was looked at closer is joined with the
     results of its board. Raises :class:`KVBenchError` where records cannot be aggregated."""
-    _, closer = split_closer(pieces)
-    closer_groups = group_runs([piece.store for piece in closer], across_code=True)
+    closer = [piece.store for piece in sort_pieces(pieces).closer]
+    closer_groups = group_runs(closer, across_code=True)
     closer_results: dict[tuple[str, str, str], Results] = {}
     if closer_groups:
         for part in aggregate_groups(closer_groups, every_task, tolerance):
@@ -67,7 +67,7 @@ def publish_parts(parts: Sequence[Part], pieces: Sequence[Piece], folder: Path) 
     neighbours = find_neighbours(folder) if is_listed(folder) else Neighbours()
     neighbours = replace(neighbours, has_method=False, first=TITLE)
     left_out = find_left_out(list_stores([part.group for part in parts]))
-    unfinished = unfinished_tasks(pieces)
+    unfinished = sort_pieces(pieces).unfinished
     for piece in pieces:
         if piece.store.folder in unfinished:
             identity = piece.store.identity
