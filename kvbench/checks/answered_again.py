@@ -149,6 +149,13 @@ def _not_replayed(
 ) -> Iterator[Finding]:
     """Says of what no answer is given again, a sentence for each reason."""
     identity, folder = submission.store.identity, submission.store.folder
+    if identity.begun:
+        yield unchecked(
+            "replay",
+            "a server gave the answers, and need not give them again: its settings are what can be "
+            "compared",
+        )
+        return
     if not submission.model_is_here:
         where = f"python -m kvbench fetch {identity.model}, or name its folder where the run has it"
         yield unchecked(

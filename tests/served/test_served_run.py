@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from kvbench.checks.submission import examine
 from kvbench.cli.program import main
 from kvbench.served.journal import FILE
 from kvbench.store.run_file import read_run_file
@@ -90,6 +91,13 @@ def test_a_server_that_is_asked_twice_is_two_runs(folder: Path, stub: Stub) -> N
     again = read_run_file(folder / "runs" / "again").identity
     assert before.differences(again) == ["begun"]
     assert set(stub.questions.values()) == {3}
+
+
+def test_a_reader_of_a_run_is_not_sent_for_the_model_of_a_server(folder: Path) -> None:
+    findings = examine(folder / "runs" / "before", cells=4)
+    (replay,) = [finding for finding in findings if finding.check == "replay"]
+    assert replay.outcome == "unchecked"
+    assert "a server gave the answers" in replay.text
 
 
 def test_neither_key_nor_address_nor_a_place_is_stored_or_shown(folder: Path, stub: Stub) -> None:
