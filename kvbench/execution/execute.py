@@ -23,7 +23,6 @@ from kvbench.system.console import console, progress_bar
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.files import working_in
 from kvbench.system.memory import is_out_of_memory
-from kvbench.system.process import FreedMemory
 from policies import FULL
 
 CONTEXTS_IN_CHUNK = 5  # a chunk is what a kill can lose
@@ -47,9 +46,6 @@ class Unit:
         return f"{self.task} {self.contexts[0]}-{self.contexts[-1]} ({policies})"
 
 
-_FREED = FreedMemory()  # of this process
-
-
 def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> RowsByTable:
     """Runs a unit, or part of one. ``max_kv_bytes``: this worker's share of the bound on keys and
     values."""
@@ -57,9 +53,7 @@ def rows_of(model: LoadedModel, grid: Grid, unit: Unit, max_kv_bytes: int) -> Ro
     policies = [policy for policy in grid.policies if policy.name in unit.policies]
     grid_of_unit = replace(grid, policies=policies, max_kv_bytes=max_kv_bytes)
     examples = [grid.example(task, index) for index in unit.contexts]
-    rows = collect(model, task, examples, grid_of_unit)
-    _FREED.give_back_growth()
-    return rows
+    return collect(model, task, examples, grid_of_unit)
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
