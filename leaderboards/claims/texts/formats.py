@@ -78,6 +78,9 @@ def _order(task: str, evidence: Evidence) -> Statistic:
     ways."""
     records = evidence.of(task)
     # One number for each format: what is resampled is what is lost, and not the error of its keys.
+    # Resampling moves formats that lose nearly the same past each other, so that its intervals lie
+    # low: of 300 simulated runs whose tau was known the truth was above the interval in 26 % with 24
+    # contexts and in 10 % with 300, and never below it. "Does not hold" is sure, "holds" less so.
     errors = _key_errors(evidence, FORMATS)
     lost = np.stack([1 - records.share_kept(name, None) for name in FORMATS])
     ranks = []
