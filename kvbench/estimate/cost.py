@@ -211,7 +211,9 @@ class RunCost:
         # The cost of a press is measured in readings of the context's cache.
         copied = press.readings(size, len(shares)) * size * self.shape.token_bytes
         copying = copied / self.machine.copies
-        prefilling = len(shares) * press.prefills * prefill
+        # One scoring may serve all ratios.
+        scorings = 1 if policy.ratio_free_score else len(shares)
+        prefilling = scorings * press.prefills * prefill
         return WorkPart("compression", policy.name, copying + prefilling)
 
     def _answers_written_alone(

@@ -36,7 +36,8 @@ class PressCost(NamedTuple):
     short: float = 0.0  # readings to score a context of the shorter of two lengths
     long: float = 0.0  # and of the longer
     level: float = 0.0  # readings for each ratio
-    prefills: float = 0.0  # for each ratio, of a press with a prefill of its own
+    # Of a press with a prefill of its own: for each ratio, or for all where one scoring serves them.
+    prefills: float = 0.0
 
     def readings(self, tokens: int, levels: int) -> float:
         """Counts the readings of a context: to score it takes as many at any length, or as many as

@@ -27,6 +27,7 @@ kvcompose = partial(
     budget=OVER_THE_CACHE,
     counted="nowhere",
     prefill="private",
+    ratio_free_score=True,
 )
 dms = partial(
     Policy,

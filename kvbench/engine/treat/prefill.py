@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from typing import Any
 
 import torch
-from kvpress import KVzipPress
 from transformers import DynamicCache
 
 from kvbench.engine.treat.branch import (
@@ -15,7 +14,6 @@ from kvbench.engine.treat.branch import (
     attention_modules,
     clearing_masks,
     give_up,
-    head_masks,
     keys_and_values,
     leaving_sliding_layers,
     new_branch,
@@ -24,13 +22,13 @@ from kvbench.engine.treat.branch import (
 )
 from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.engine.treat.plan import Scoring
+from kvbench.engine.treat.scored_once import compressing_for, find_left, prefills
 from kvbench.engine.treat.shared import cutting
 from kvbench.models.load import LoadedModel, attention, find_decoder, rotation_switch
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
 from policies import PolicyError
 
-Masks = list[Any]  # by layer, as the press of a branch leaves them
 PLACE = "in its own prefill"
 # By layer, keys and values right after its attention.
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]
@@ -68,28 +66,20 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
         with (
             _remembering(model) as full,
             leaving_sliding_layers(),
-            _compressing_for(model, branches) as masked,
+            compressing_for(model, cache, branches) as left,
             first.press(model.network),
         ):
             token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
             # Called by these keywords: KVzip puts a forward of its own in place and looks for them
             # by name.
             find_decoder(model.network)(input_ids=token_ids, past_key_values=cache)
-        masked = masked or [head_masks(model)]
-        for branch, of_branch in zip(branches, masked, strict=True):
+        for branch, of_branch in zip(branches, left or [find_left(model, cache)], strict=True):
             branch.layers = [
-                _observed(
-                    trace,
-                    branch,
-                    number,
-                    full[number],
-                    (layer.keys, layer.values),
-                    of_branch[number],
-                )
-                for number, layer in enumerate(cache.layers)
+                _observed(trace, branch, number, full[number], rows, of_branch.masks[number])
+                for number, rows in enumerate(of_branch.rows)
             ]
             if branch.treatment.policy.while_decoding:
-                branch.press_cache = PressCache(cache, of_branch)
+                branch.press_cache = PressCache(cache, of_branch.masks)
     # Each as if it had been run alone, like a scoring that several ratios share.
     for branch in branches:
         branch.own_prefill_seconds = max(0.0, model.clock() - started - trace.seconds)
@@ -98,60 +88,6 @@ def prefill_alone(model: LoadedModel, trace: Trace, branches: Sequence[Branch]) 
         for branch in branches:
             branch.layers = []  # of those that stood before the one that failed
             prefill_alone(model, trace, [branch])
-
-
-@contextmanager
-def _compressing_for(model: LoadedModel, branches: Sequence[Branch]) -> Iterator[list[Masks]]:
-    """Has a press that scores the whole context and then compresses once, such as KVzip, compress
-    for each branch in turn, from the same scores. Yields the masks that it leaves by branch; they
-    stay empty for a single branch."""
-    press: Any = branches[0].press
-    masked: list[Masks] = []
-    if len(branches) == 1:
-        yield masked
-        return
-    compress = press.compress_post
-
-    def compress_for_each(network: Any) -> None:
-        scores, ratio = press.score_val, press.compression_ratio
-        ratios = [cast("Any", branch.press).compression_ratio for branch in branches]
-        try:
-            for of_branch in ratios:
-                # A copy, as KVzip writes the scores of its sinks into them.
-                press.score_val, press.compression_ratio = scores.clone(), of_branch
-                compress(network)
-                masked.append(head_masks(model))
-        finally:
-            press.compression_ratio = ratio
-
-    # On the instance, so that to delete it brings back the method of the class.
-    press.compress_post = compress_for_each
-    try:
-        yield masked
-    finally:
-        del press.compress_post
-
-
-def _groups_alone(groups: Sequence[Sequence[Branch]]) -> Iterator[list[Branch]]:
-    """Lists the branches that one prefill of their own serves: all ratios of a press that scores a
-    context and then compresses once (KVzip and its kin), by scores that do not depend on the ratio;
-    else one."""
-    for branches in groups:
-        policy = branches[0].treatment.policy
-        if policy.prefill != "private":
-            continue
-        sound = [branch for branch in branches if branch.error is None]
-        # At ratio 0 KVzip makes no scores at all, and others could not be served by it.
-        evicting = [branch for branch in sound if branch.treatment.ratio > 0]
-        if (
-            len(evicting) > 1
-            and policy.ratio_free_score
-            and isinstance(evicting[0].press, KVzipPress)
-        ):
-            yield evicting
-            sound = [branch for branch in sound if branch.treatment.ratio == 0]
-        for branch in sound:
-            yield [branch]
 
 
 def _observed(
@@ -211,8 +147,10 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
     shared = [group for group in groups if group[0].treatment.policy.prefill == "shared"]
     with memory_bound(model.device):
         trace = _read(model, prompt, shared)
-        for alone in _groups_alone(groups):
-            prefill_alone(model, trace, alone)
+        for group in groups:
+            if group[0].treatment.policy.prefill == "private":
+                for served in prefills(group):
+                    prefill_alone(model, trace, served)
         for branch in branches:
             if branch.error is None:
                 with record_faults(branch, "at the end"):

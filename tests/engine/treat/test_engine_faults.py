@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import KnormPress, KVzipPress, ObservedAttentionPress, ScorerPress
+from kvpress import KnormPress, KVComposePress, KVzipPress, ObservedAttentionPress, ScorerPress
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
@@ -213,33 +213,47 @@ def test_a_fault_is_recorded_and_the_others_answer_as_without_it(
     assert answers(llama, trace) == alone
 
 
-class PicksAtHigh(KVzipPress):
-    """KVzip that fails at the highest ratio, once its context is scored."""
+@pytest.mark.parametrize(
+    ("name", "kind", "compress"),
+    [
+        ("kvzip", KVzipPress, "compress_post"),
+        ("kvcompose", KVComposePress, "compress_structured"),
+        ("kvcompose_unstructured", KVComposePress, "compress_unstructured"),
+    ],
+)
+def test_one_prefill_serves_all_ratios_and_one_that_fails_fails_alone(
+    llama: LoadedModel,
+    prompt: Prompt,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kind: type[Any],
+    compress: str,
+) -> None:
+    policy = POLICIES[name]
+    alone = [treat(llama, [policy], [ratio], prompt).branches[0].digest for ratio in (0.3, 0.5)]
+    assert alone[0] != alone[1]
+    begin, compress_once = kind.__call__, getattr(kind, compress)
+    begun = []
 
-    def compress_post(self, model: Any) -> None:
-        if self.compression_ratio > 0.8:
+    def note_begin(press: Any, network: Any) -> Any:
+        begun.append(press.compression_ratio)
+        return begin(press, network)
+
+    def fail_at_high(press: Any, *network: Any) -> None:
+        if press.compression_ratio > 0.8:
             raise RuntimeError("too high")
-        super().compress_post(model)
+        compress_once(press, *network)
 
-
-def test_a_ratio_that_fails_makes_no_other_fail(llama: LoadedModel, prompt: Prompt) -> None:
-    """One prefill serves all ratios of KVzip and its kin: those before and behind the one that
-    fails are sound."""
-    policies = [
-        replace(
-            POLICIES["kvzip"], name="sound", build=lambda situation: KVzipPress(situation.ratio)
-        ),
-        replace(
-            POLICIES["kvzip"], name="picky", build=lambda situation: PicksAtHigh(situation.ratio)
-        ),
-    ]
-    trace = treat(llama, policies, [0.3, 0.9, 0.5], prompt)
-    sound, picky = trace.branches[:3], trace.branches[3:]
-    assert [branch.treatment.ratio for branch in picky if branch.error] == [0.9]
-    assert "RuntimeError: too high" in str([branch.error for branch in picky])
-    assert [branch.digest for branch in picky if not branch.error] == [
-        branch.digest for branch in sound if branch.treatment.ratio != 0.9
-    ]
+    monkeypatch.setattr(kind, "__call__", note_begin)
+    monkeypatch.setattr(kind, compress, fail_at_high)
+    together = treat(llama, [policy], [0.3, 0.5], prompt).branches
+    assert [branch.digest for branch in together] == alone
+    assert begun == [0.3]
+    failing = treat(llama, [policy], [0.3, 0.9, 0.5], prompt).branches
+    assert begun == [0.3, 0.3, 0.3, 0.9, 0.5]
+    assert [branch.treatment.ratio for branch in failing if branch.error] == [0.9]
+    assert "RuntimeError: too high" in str([branch.error for branch in failing])
+    assert [branch.digest for branch in failing if not branch.error] == alone
 
 
 def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, prompt: Prompt) -> None:
