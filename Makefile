@@ -136,7 +136,7 @@ SMALL := build/small_store
 small-store: $(INSTALLED) ## makes the small store of the tests
 	rm -rf $(SMALL)
 	$(BIN)/python -m kvbench run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --limit 3 --context-tokens native \
-		--name run --out $(SMALL) --site $(SMALL)/site
+		--dtype float32 --name run --out $(SMALL) --site $(SMALL)/site
 	cp $(SMALL)/run/run.json $(SMALL)/site/data/records.parquet tests/data/small_store
 
 clean: ## removes what make has built

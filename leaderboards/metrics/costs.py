@@ -20,7 +20,8 @@ COMPRESSION = Definition(
     "Asked ratio or budget, realised ratio, bytes",
     "Compression is three numbers. The first is what was asked: the share of the cache to go, or "
     "the tokens to stay in each head. The second is what went, counted from what is really kept "
-    "in each layer and head. The third is the bytes that an allocator would still hold. A "
+    "in each layer and head. The third is the bytes that an allocator would still hold, of a "
+    "cache in 16 bits also where the model computes in float32, as caches are kept in use. A "
     "head-wise press masks, and frees nothing. Presses leave the sliding layers of Gemma 3 whole. "
     "Ratio, budget, kept tokens and realised ratio are those of its other layers alone. The bytes "
     "are those of all layers, of a sliding one as many as its window holds.",
@@ -87,7 +88,7 @@ METRICS = (
         type=int,
         unit="bytes",
         better="lower",
-        line="What an allocator would hold: a head-wise press masks and frees nothing",
+        line="What an allocator would hold, of a cache in 16 bits: a press that masks frees nothing",
         definition=COMPRESSION,
         measures=(
             # The cache is one for all questions about a context.

@@ -81,7 +81,7 @@ class HeadRows:
 
     rows: int
     size: int  # numbers in a key, and in a value
-    number_bytes: int  # of each as the model computes it
+    number_bytes: int  # of each that is kept as the model computes it, in 16 bits at most
     layer: int = 0
     layers: int = 1  # of the model
 

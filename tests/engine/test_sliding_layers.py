@@ -30,7 +30,7 @@ from tests.support.models.toy import (
 )
 
 TASK = TASKS["base"]
-ROW = 2 * HEAD_SIZE * 4  # bytes of a key and its value in float32
+ROW = 2 * HEAD_SIZE * 2  # bytes of a key and its value: float32 computes, and 16 bits are kept
 
 
 @pytest.fixture(scope="module")
