@@ -26,6 +26,7 @@ from policies.declaration.names import split_outside_brackets
 if TYPE_CHECKING:
     from kvbench.publish.board.placed import PlacedPress
 
+anew = LazyModule("kvbench.board.anew")
 forecasts = LazyModule("kvbench.estimate.plan")
 local = LazyModule("kvbench.execution.local")
 packing = LazyModule("kvbench.store.packing")
@@ -74,7 +75,18 @@ def place_on_board(call: Call) -> BoardComparison:
         console.print(line, soft_wrap=True)
     store = runs.complete(machine, folder)
     warnings, fault = reports.collect_warnings(store, store.frame(), machine.grid.policies)
-    result = placed.place_press(store, policy.name, pieces, call.path("site"), warnings)
+    stored = placed.StoredAnswers.of(pieces)
+    again = placed.compare_full_cache(store, stored)
+    differing = {answered.task: answered.contexts for answered in again if answered.contexts}
+    answered_here = []
+    if differing:
+        ours, notes = anew.without_code_of_others(stored.pieces)
+        warnings += notes
+        stored = placed.StoredAnswers.of(ours)
+        answered_here = anew.answer_anew(ours, differing, machine, folder / "anew")
+    result = placed.place_press(
+        store, policy.name, stored, again, answered_here, call.path("site"), warnings
+    )
     return BoardComparison(result, describe(result, press, fault), call)
 
 

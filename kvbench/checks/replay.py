@@ -21,7 +21,7 @@ from kvbench.engine.treat.branch import lazy_donor
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.collect import collect
-from kvbench.experiments.grid import Grid
+from kvbench.experiments.grid import Grid, planned_on
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, answer_text, build_prompts
 from kvbench.store.run_file import Identity
@@ -30,7 +30,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import Record, StoredTable
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import Outcome
-from policies import FULL, Level, Point, Policy, list_points
+from policies import FULL, Level, Point, Policy
 
 Key = tuple[str, Point, str]  # policy, level and draw, question
 CLOSE = 1e-4  # of all other numbers: they follow from the prefill, which no other branch shares
@@ -123,7 +123,7 @@ class Replay:
         that differs."""
         task = self.task(name)
         identity = self.identity
-        policies, points = self._company(name)
+        policies, points = planned_on(identity, name, self.policies)
         grid = Grid(
             [(task, example.index + 1)],
             policies,
@@ -181,27 +181,6 @@ class Replay:
                     values = f"{column} is {before!r:.60}, made again it is {value!r:.60}"
                     yield f"{table.name}: in the row {_row_text(key)} {values}"
                     break
-
-    def _company(self, name: str) -> tuple[list[Policy], tuple[Point, ...]]:
-        """Returns the policies that the run had on a task, each at its own levels, and all of these
-        levels."""
-        policies: list[Policy] = []
-        levels: dict[Level, None] = {}
-        repeats = 1
-        for planned in self.identity.policies:
-            if name not in planned.tasks or planned.name not in self.policies:
-                continue
-            policy = self.policies[planned.name]
-            if policy.kinds:
-                levels_of_policy: list[Level] = []
-                for kind, values in planned.levels.items():
-                    levels_of_policy += [Level(kind, value) for value in values]
-                planned_levels = replace(policy.levels, only=tuple(levels_of_policy))
-                policy = replace(policy, levels=planned_levels)
-                levels |= dict.fromkeys(levels_of_policy)
-            policies.append(policy)
-            repeats = max(repeats, planned.repeats)
-        return policies, list_points(levels, repeats)
 
     def _differences(
         self, task: Task, example: Example, stored: Record, again: Record, full: list[int] | None

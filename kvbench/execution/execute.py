@@ -3,12 +3,13 @@
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from datasets_gen import Task
 from kvbench.engine.decode.answers import check_length
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
@@ -99,15 +100,41 @@ def complete(
     """Runs what is missing of an executor's grid. The store's status tells how it ended, also after
     Ctrl-C. ``look`` sees the store when the full cache alone has answered, before any policy runs,
     and may raise an error then."""
+    with _begun(executor, folder, command) as store:
+        _fill(executor, store, look)
+    return store
+
+
+def complete_contexts(
+    executor: Executor, folder: Path, contexts: Mapping[str, Sequence[int]]
+) -> Store:
+    """Runs what is missing of some contexts alone, by task their numbers. A folder takes no other
+    run: each context is a chunk of its own there."""
+    grid = executor.grid
+    units = []
+    with _begun(executor, folder) as store:
+        for name, numbers in contexts.items():
+            task = grid.task(name)
+            for number in numbers:
+                questions = grid.questions(task, number)
+                missing = _missing_policies(grid, store, task, number, (1, questions))
+                if missing:
+                    units.append(Unit(name, number, range(number, number + 1), tuple(missing)))
+        _run_units(executor, store, units)
+    return store
+
+
+@contextmanager
+def _begun(executor: Executor, folder: Path, command: str = "") -> Iterator[Store]:
+    """Begins a run or resumes it, and writes into its store how the body ends."""
     command = command or shlex.join(["python", "-m", "kvbench", *sys.argv[1:]])
     # Locked before anything is looked at: two starts of one command would write the same files.
     with working_in(folder):
         store = Store.start(folder, executor.identity, command, executor.job)
         with _noted_failures(store):
             keep_sources(folder, executor.grid.policies)
-            _fill(executor, store, look)
+            yield store
         store.finish()
-        return store
 
 
 @contextmanager
@@ -219,18 +246,28 @@ def missing_units(grid: Grid, store: Store) -> list[Unit]:
     units = []
     for task, count in grid.tasks:
         for number, contexts in enumerate(chunks(count)):
-            questions = sum(grid.questions(task, index) for index in contexts)
-            counts = (len(contexts), questions)
-            # One look for all policies, whose records are about the same contexts and questions.
-            has_questions = store.has_questions(task.name, number, *counts)
+            counts = (len(contexts), sum(grid.questions(task, index) for index in contexts))
             missing = []
-            for policy in grid.policies_on(task):
-                cell = (task.name, number, policy.name)
-                records = questions * len(grid.points_for(policy))
-                if has_questions and store.has(*cell, records):
-                    continue
-                if not borrow(store, others, *cell, counts):
-                    missing.append(policy.name)
+            for name in _missing_policies(grid, store, task, number, counts):
+                if not borrow(store, others, task.name, number, name, counts):
+                    missing.append(name)
             if missing:
                 units.append(Unit(task.name, number, contexts, tuple(missing)))
     return units
+
+
+def _missing_policies(
+    grid: Grid, store: Store, task: Task, chunk: int, counts: tuple[int, int]
+) -> list[str]:
+    """Names the policies whose records of a chunk are not stored yet. ``counts``: of the contexts
+    and questions of the chunk."""
+    names = [policy.name for policy in grid.policies_on(task)]
+    # One look for all policies, whose records are about the same contexts and questions.
+    if not store.has_questions(task.name, chunk, *counts):
+        return names
+    missing = []
+    for policy in grid.policies_on(task):
+        records = counts[1] * len(grid.points_for(policy))
+        if not store.has(task.name, chunk, policy.name, records):
+            missing.append(policy.name)
+    return missing

@@ -20,7 +20,7 @@ from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.run_file import Identity, PolicyIdentity, TaskIdentity
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.studies.registry import SCORES
-from policies import LazyModule, Point, Policy, by_kind
+from policies import LazyModule, Level, Point, Policy, by_kind, list_points
 from policies.declaration.cells import find_code
 from policies.declaration.policy import list_arguments
 
@@ -240,6 +240,30 @@ class Grid:
             for index in range(contexts):
                 generations += self.questions(task, index) * cells
         return generations
+
+
+def planned_on(
+    identity: Identity, task: str, policies: Mapping[str, Policy]
+) -> tuple[list[Policy], tuple[Point, ...]]:
+    """Returns those of some policies, by name, that a run has on a task, each at the levels that it
+    had there, and all of these levels in all draws."""
+    chosen: list[Policy] = []
+    levels: dict[Level, None] = {}
+    repeats = 1
+    for planned in identity.policies:
+        if task not in planned.tasks or planned.name not in policies:
+            continue
+        policy = policies[planned.name]
+        if policy.kinds:
+            levels_of_policy: list[Level] = []
+            for kind, values in planned.levels.items():
+                levels_of_policy += [Level(kind, value) for value in values]
+            planned_levels = replace(policy.levels, only=tuple(levels_of_policy))
+            policy = replace(policy, levels=planned_levels)
+            levels |= dict.fromkeys(levels_of_policy)
+        chosen.append(policy)
+        repeats = max(repeats, planned.repeats)
+    return chosen, list_points(levels, repeats)
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 import kvbench
@@ -22,9 +21,9 @@ from kvbench.models.load import load_model
 from kvbench.publish.board.pages import publish_board
 from kvbench.publish.places import without_places
 from kvbench.store.packing import pack, write_run_file
-from kvbench.store.run_file import Job
+from kvbench.store.run_file import Job, RunFile
 from kvbench.store.scoring import SCORES
-from kvbench.store.store import Store, write_parquet
+from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
@@ -101,22 +100,26 @@ def place(folder: Path, press: str, tasks: str = "base", **options: Any) -> Boar
     return compared
 
 
-def change_full(records: Path, contexts: set[int]) -> None:
-    """Writes another answer of the full cache to some contexts of base, as another machine might."""
+def change_answers(records: Path, contexts: set[int]) -> None:
+    """Writes other answers, which are wrong, to some contexts of base, as another machine might."""
     store = Store.open(records / "reference-base.1")
     (file,) = store.record_files()
-    rows = store.read(RECORDS, file)
     changed = []
-    for name, policy, text in zip(
-        rows["question_id"].to_pylist(),
-        rows["policy"].to_pylist(),
-        rows["output_text"].to_pylist(),
-        strict=True,
-    ):
-        is_changed = policy == "full" and int(name.split("/")[-2]) in contexts
-        changed.append("another answer" if is_changed else text)
-    column = rows.schema.get_field_index("output_text")
-    write_parquet(file, rows.set_column(column, rows.schema.field(column), pa.array(changed)))
+    for row in store.read_rows(RECORDS, file):
+        if int(row.question_id.split("/")[-2]) in contexts:
+            changes = {"output_text": "another answer", "right": False, "f1": 0.0, "em": 0.0}
+            row = row.model_copy(update=changes)
+        changed.append(row)
+    store.write_rows(RECORDS, file, changed)
+
+
+def pack_as(folder: Path, run: RunFile, policy: str, name: str) -> None:
+    """Leaves of a packed run the answers of one policy, under another name."""
+    store = Store.open(folder)
+    (file,) = store.record_files()
+    rows = [row for row in store.read_rows(RECORDS, file) if row.policy == policy]
+    store.write_rows(RECORDS, file, [row.model_copy(update={"policy": name}) for row in rows])
+    write_run_file(folder, run)
 
 
 def test_a_copy_of_a_method_has_its_place(place_once: BoardComparison) -> None:
@@ -211,23 +214,52 @@ def test_the_place_counts_the_methods_that_have_more_right(
     assert right.loc[[*RANKED, mine]].nunique() > 1
 
 
-def test_contexts_that_the_full_cache_answers_in_another_way_are_left_out(
+def test_contexts_that_the_full_cache_answers_in_another_way_are_answered_anew_by_all(
     file_of_press: Path, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The stored answers of one context are made worthless, of which those of the full cache tell:
+    with new ones the copy of a method is not distinguished from it, as with all that are sound."""
     monkeypatch.setattr("kvbench.publish.board.placed.LEAST_REPRODUCED", 0.5)
-    change_full(records, {2})
-    compared = place(file_of_press.parent, "CopiedPress")
+    sound = place(file_of_press.parent, "CopiedPress", name="sound")
+    change_answers(records, {2})
+    compared = place(file_of_press.parent, "CopiedPress", name="differing")
     per_context = TASKS["base"].questions_per_context
     left, all_answers = (LIMIT - 1) * per_context, LIMIT * per_context
     note = f"base: {left} of {all_answers} answers of the full cache as stored; 1 context"
     assert any(line.startswith(note) for line in compared.notes)
-    assert compared.outcomes().set_index("other").loc["knorm", "difference"] == 0
+    columns = ["other", "difference", "verdict"]
+    assert compared.outcomes()[columns].equals(sound.outcomes()[columns])
+    assert compared.place == sound.place
+    (folder,) = (file_of_press.parent / "runs" / "differing" / "anew").iterdir()
+    anew = Store.open(folder).frame()
+    assert set(anew["example_index"]) == {2}
+    assert set(anew["policy"]) == set(METHODS)
+    assert set(anew["ratio"]) == {0.0, 0.5, 0.75}
+    written = {file: file.stat().st_mtime_ns for file in folder.rglob("*.parquet")}
+    place(file_of_press.parent, "CopiedPress", name="differing")
+    assert written == {file: file.stat().st_mtime_ns for file in folder.rglob("*.parquet")}
+
+
+def test_presses_of_others_are_left_out_where_contexts_are_answered_anew(
+    file_of_press: Path, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvbench.publish.board.placed.LEAST_REPRODUCED", 0.5)
+    change_answers(records, {2})
+    other = Path(shutil.copytree(records / "reference-base.1", records / "sent"))
+    run = Store.open(other).run
+    (keydiff,) = (policy for policy in run.identity.policies if policy.name == "keydiff")
+    sent = keydiff.model_copy(update={"name": "sent", "origin": "another"})
+    identity = run.identity.model_copy(update={"policies": (sent,)})
+    pack_as(other, run.model_copy(update={"identity": identity}), "keydiff", "sent")
+    compared = place(file_of_press.parent, "CopiedPress")
+    assert any(line.startswith("sent: left out") for line in compared.warnings)
+    assert {*compared.outcomes()["other"]} == {"knorm", "keydiff", "streaming_llm"}
 
 
 def test_a_machine_that_answers_otherwise_has_no_place_to_tell(
     file_of_press: Path, records: Path
 ) -> None:
-    change_full(records, {0, 1, 2})
+    change_answers(records, {0, 1, 2})
     with pytest.raises(KVBenchError, match="does not answer as the board does"):
         place(file_of_press.parent, "CopiedPress")
 

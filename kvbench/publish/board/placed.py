@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from pandas import DataFrame, MultiIndex, concat
 
@@ -41,16 +42,16 @@ class AnsweredAgain:
     task: str
     equal: int
     answers: int
-    left_out: int  # contexts with another answer, which nobody is compared on
+    contexts: tuple[int, ...]  # with another answer, by number
 
     @property
     def sentence(self) -> str:
         """Says it in words."""
         counted = f"{self.equal} of {self.answers} answers of the full cache as stored"
-        if not self.left_out:
+        if not self.contexts:
             return f"{self.task}: {counted}"
-        contexts = "1 context" if self.left_out == 1 else f"{self.left_out} contexts"
-        return f"{self.task}: {counted}; {contexts} with another one left out"
+        contexts = "1 context" if len(self.contexts) == 1 else f"{len(self.contexts)} contexts"
+        return f"{self.task}: {counted}; {contexts} with another one answered here by all methods"
 
 
 @dataclass(frozen=True)
@@ -65,26 +66,52 @@ class PlacedPress:
     page: Path  # of all methods, with a row of the press
 
 
+@dataclass(frozen=True)
+class StoredAnswers:
+    """Holds what the methods of one board have answered."""
+
+    pieces: Sequence[Piece]
+    group: RunGroup
+    records: DataFrame
+    warnings: Sequence[str]  # what is left out, and why
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> Self:
+        """Reads the answers of packed runs that stand on the board of the first."""
+        group, *others = board_groups(pieces)
+        warnings = []
+        if apart := [store.folder.name for store in list_stores(others)]:
+            reason = "they have a method of the same name with other arguments or another version"
+            warnings = [f"{', '.join(apart)}: left out, as {reason}"]
+        folders = {store.folder for store in group.stores}
+        of_group = [piece for piece in pieces if piece.store.folder in folders]
+        return cls(of_group, group, with_held(group.records()), warnings)
+
+
 def place_press(
-    store: Store, press: str, pieces: Sequence[Piece], site: Path | None, warnings: Sequence[str]
+    store: Store,
+    press: str,
+    stored: StoredAnswers,
+    again: Sequence[AnsweredAgain],
+    answered_here: Sequence[Store],
+    site: Path | None,
+    warnings: Sequence[str],
 ) -> PlacedPress:
     """Compares the press of a run with all methods of the board that answered the questions of the
     run, and publishes the page of methods with it and the page of the comparison. ``press``: as
-    records name it. Raises :class:`KVBenchError` where it has no answer, where this machine does
-    not answer as is stored, and where nothing can be compared."""
+    records name it. ``answered_here``: what the methods answered anew of contexts that this machine
+    answers in another way (``again``). Raises :class:`KVBenchError` where the press has no answer,
+    and where nothing can be compared."""
     mine = with_held(store.frame())
-    for policy in (FULL, press):
-        if reason := fails_always(mine, policy):
-            raise KVBenchError(reason if policy == FULL else broken(policy, reason, policy))
-    stored_group, *others = board_groups(pieces)
-    if apart := [store.folder.name for store in list_stores(others)]:
-        reason = "they have a method of the same name with other arguments or another version"
-        warnings = [*warnings, f"{', '.join(apart)}: left out, as {reason}"]
-    records, again = join_with_board(mine, with_held(stored_group.records()), press)
+    if reason := fails_always(mine, press):
+        raise KVBenchError(broken(press, reason, press))
+    warnings = [*warnings, *stored.warnings]
+    of_methods = with_new_answers(stored.records, answered_here)
+    records = join_with_board(mine, of_methods, press)
     counts = records.drop_duplicates(CONTEXT)["task"].value_counts().to_dict()
     own_store = with_contexts(store, counts, [press])
     stores = []
-    for other in stored_group.stores:
+    for other in stored.group.stores:
         names = [policy.name for policy in other.identity.policies if policy.name != press]
         stores.append(with_contexts(other, counts, names))
     group = RunGroup((*stores, own_store), across_code=True)
@@ -96,7 +123,7 @@ def place_press(
     shown = without_places(press)
     text = methods_page(
         [part.results],
-        about_methods(part.group.stores, stale_policies(pieces)),
+        about_methods(part.group.stores, stale_policies(stored.pieces)),
         find_left_out(stores),
         find_neighbours(folder),
         shown,
@@ -113,37 +140,54 @@ def place_press(
     return PlacedPress(shown, part.results.model, run, ranks, again, page)
 
 
-def join_with_board(
-    mine: DataFrame, stored: DataFrame, press: str
-) -> tuple[DataFrame, list[AnsweredAgain]]:
-    """Joins the answers of a press with those of the board, on the contexts that the full cache
-    answers here as is stored: what differs there would be taken for a difference between methods.
-    Raises :class:`KVBenchError` where most contexts of a task differ."""
+def compare_full_cache(store: Store, stored: StoredAnswers) -> list[AnsweredAgain]:
+    """Compares the answers of the full cache in a run with those that are stored, by task. Raises
+    :class:`KVBenchError` where it has none, or where many contexts of a task differ."""
+    mine = store.frame()
+    if reason := fails_always(mine, FULL):
+        raise KVBenchError(reason)
     keys = [*QUESTION, *CONTEXT[1:], "output_text"]
     here = mine.loc[mine["policy"] == FULL, keys]
-    there = stored.loc[stored["policy"] == FULL, [*QUESTION, "output_text"]]
+    there = stored.records.loc[stored.records["policy"] == FULL, [*QUESTION, "output_text"]]
     both = here.merge(there, on=QUESTION, suffixes=("", "_stored"))
+    if both.empty:
+        raise KVBenchError("no question of this run is on the board: give its tasks and length")
     is_equal = both["output_text"].fillna("") == both["output_text_stored"].fillna("")
     both = both.assign(equal=is_equal)
     again: list[AnsweredAgain] = []
     for task, answers in both.groupby("task", sort=False):
         contexts = answers.groupby("example_index")["equal"].all()
-        left_out = int((~contexts).sum())
-        again.append(AnsweredAgain(str(task), int(answers["equal"].sum()), len(answers), left_out))
+        differing = tuple(int(number) for number in contexts[~contexts].index)
+        equal = int(answers["equal"].sum())
+        again.append(AnsweredAgain(str(task), equal, len(answers), differing))
         if contexts.mean() < LEAST_REPRODUCED:
-            fault = f"this machine does not answer as the board does ({again[-1].sentence})"
-            advice = "name methods with --against, which are then answered here"
-            raise KVBenchError(f"{fault}: {advice}")
-    if both.empty:
-        raise KVBenchError("no question of this run is on the board: give its tasks and length")
-    kept = both.groupby(CONTEXT)["equal"].all()
-    kept_contexts = kept[kept].index
-    parts = [stored[stored["policy"] != press], mine[mine["policy"] == press]]
-    joined = []
-    for part in parts:
-        is_kept = MultiIndex.from_frame(part[CONTEXT]).isin(kept_contexts)
-        joined.append(part[is_kept])
-    return concat(joined, ignore_index=True), again
+            counted = f"{task}: {equal} of {len(answers)} answers of the full cache as stored"
+            raise KVBenchError(
+                f"this machine does not answer as the board does ({counted}): name methods with "
+                f"--against, which are then answered here"
+            )
+    return again
+
+
+def with_new_answers(stored: DataFrame, answered_here: Sequence[Store]) -> DataFrame:
+    """Puts what was answered here in the place of the stored answers to the same contexts: what
+    differs between two machines would be taken for a difference between methods."""
+    if not answered_here:
+        return stored
+    anew = concat([answered.frame() for answered in answered_here], ignore_index=True)
+    answered_contexts = MultiIndex.from_frame(anew[CONTEXT])
+    is_answered = MultiIndex.from_frame(stored[CONTEXT]).isin(answered_contexts)
+    return concat([stored[~is_answered], with_held(anew)], ignore_index=True)
+
+
+def join_with_board(mine: DataFrame, of_methods: DataFrame, press: str) -> DataFrame:
+    """Joins the answers of a press with those of the board, on the contexts of both."""
+    others = of_methods[of_methods["policy"] != press]
+    answers = mine[mine["policy"] == press]
+    of_others = MultiIndex.from_frame(others[CONTEXT])
+    of_press = MultiIndex.from_frame(answers[CONTEXT])
+    shared = [others[of_others.isin(of_press)], answers[of_press.isin(of_others)]]
+    return concat(shared, ignore_index=True)
 
 
 def with_contexts(store: Store, counts: Mapping[str, int], policies: Sequence[str]) -> Store:
