@@ -9,8 +9,7 @@ from policies.treatments.spelling import spell_out
 
 # Of a full cache in 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the
 # latest tokens in full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less
-# is evicted before it. In 32 bits these shares are about half as large: the front is drawn over the
-# bytes that are held, whatever was aimed at.
+# is evicted before it. The front is drawn over the bytes that are held, whatever was aimed at.
 EVICTED = ("snapkv", "tova", "knorm")
 STORED = ("int8", "fp8_e4m3", "int4", "int3", "int2")
 # The types that engines offer for keys and for values: what do the bits of which tensor buy?
