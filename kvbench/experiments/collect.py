@@ -42,15 +42,13 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.process import FreedMemory
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
 from policies import FULL, HeadRows
+from policies.declaration.policy import CACHE_NUMBER_BYTES
 
 # Prompts of few branches are decoded together: a pass over 50 tokens takes twice as long as one
 # over 13.
 BRANCHES_TOGETHER = 64
 # Of the bound on keys and values, the part that full caches may take meanwhile, is one in so many.
 HELD_SHARE = 4
-# Nobody keeps a cache in float32, which computes here where 16 bits are slower: beside it a format
-# of fewer bits would save twice as much as in use.
-HIGHEST_NUMBER_BYTES = 2
 _FREED = FreedMemory()  # of this process
 
 
@@ -360,21 +358,16 @@ def _against_full(
     return values
 
 
-def _number_bytes(trace: Trace) -> int:
-    """Returns the bytes of a number of the cache, of 16 bits at most."""
-    return min(trace.keys[0].element_size(), HIGHEST_NUMBER_BYTES)
-
-
 def _stored_bytes(trace: Trace, branch: Branch) -> int:
     """Counts the bytes that an allocator holds for a branch after its prefill, windows that are
     left whole included."""
     heads, _, size = trace.keys[0].shape
-    number_bytes = _number_bytes(trace)
+    number_bytes = trace.keys[0].element_size()
     policy, situation = branch.treatment.policy, branch.treatment.situation
     stored = policy.treatment.stored_bytes
     if stored is None:
         rows = sum(cache.held_rows for cache in branch.layers)
-        return 2 * size * number_bytes * rows
+        return 2 * rows * size * min(number_bytes, CACHE_NUMBER_BYTES)
     total = 0
     for layer, cache in enumerate(branch.layers):
         # All heads of a layer hold as many.
@@ -400,7 +393,8 @@ def _outcome(
                 held += heads * min(final.tokens, window - 1)
         read = float(final.rows)
         tokens = final.tokens
-        kv_bytes = 2 * size * held * _number_bytes(trace)
+        number_bytes = min(trace.keys[0].element_size(), CACHE_NUMBER_BYTES)
+        kv_bytes = 2 * size * held * number_bytes
         digest = final.digest
     else:
         read = 0.0

@@ -90,7 +90,7 @@ class FormatWithOutliers:
     def bytes(self, head: HeadRows) -> int:
         """Counts the codes of all channels, as blocks keep their places, and the exact ones beside
         them with their numbers."""
-        exact = self.channels * (head.rows * head.number_bytes + INDEX_BYTES)
+        exact = self.channels * (head.rows * head.exact_bytes + INDEX_BYTES)
         return self.inner.bytes(head) + exact
 
 

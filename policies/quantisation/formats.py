@@ -130,7 +130,7 @@ class IntegerFormat:
             across, along = along, across
         groups = across * math.ceil(along / self.group)
         numbers_of_group = 2 if self.scheme == "asymmetric" else 1
-        return self.code_bytes(head) + groups * numbers_of_group * head.number_bytes
+        return self.code_bytes(head) + groups * numbers_of_group * head.exact_bytes
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class FloatFormat:
 
     def bytes(self, head: HeadRows) -> int:
         scales = math.ceil(head.size / self.group) if self.group else 0
-        return head.rows * (head.size + scales * head.number_bytes)
+        return head.rows * (head.size + scales * head.exact_bytes)
 
 
 def check_bits(masked: int, dtype: str) -> None:
@@ -203,5 +203,6 @@ class MaskedFormat:
         return Codes(numbers.int(), 8 * dtype.itemsize - self.masked, decode)
 
     def bytes(self, head: HeadRows) -> int:
-        bits_of_number = 8 * head.number_bytes - self.masked
+        # More than an exact number has, as of float32 with few bits masked, is no form to keep.
+        bits_of_number = min(8 * head.number_bytes - self.masked, 8 * head.exact_bytes)
         return math.ceil(head.rows * head.size * bits_of_number / 8)

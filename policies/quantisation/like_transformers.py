@@ -44,7 +44,7 @@ class FlatFormat:
     def bytes(self, head: HeadRows) -> int:
         """Counts the share of one head; groups that reach over two heads count for both in part."""
         groups = head.rows * head.size / self.inner.group
-        return self.inner.code_bytes(head) + round(2 * groups * head.number_bytes)
+        return self.inner.code_bytes(head) + round(2 * groups * head.exact_bytes)
 
 
 @dataclass

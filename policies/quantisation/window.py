@@ -45,7 +45,7 @@ def count_bytes(stored: StoredTensors, head: HeadRows) -> int:
         coded = 0
         if way:
             coded = rows_in_codes(head.rows, way.residual, way.format.over_tokens)
-        total += (head.rows - coded) * head.size * head.number_bytes
+        total += (head.rows - coded) * head.size * head.exact_bytes
         if way and coded:
             total += way.format.bytes(replace(head, rows=coded))
     return total

@@ -7,11 +7,22 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model
-from policies import at_ratios
+from policies import HeadRows, Level, Situation, at_ratios
 
 TASK = TASKS["base"]
 # Of 16 bits: codes of 8 bits, and those with a scale of 16 bits for each 32.
 SHARES = {"full": 1.0, "fp8_e4m3": 8 / 16, "q8_0": 8.5 / 16}
+
+
+def test_bits_that_are_cut_off_count_from_16_on() -> None:
+    count = find_policy("mantissa").treatment.stored_bytes
+    assert count is not None
+    shares = {}
+    for bits in (7, 16, 20):
+        situation = Situation(0.0, 80, 0, "", level=Level("bits", bits))
+        shares[bits] = count(situation, HeadRows(80, 32, number_bytes=4)) / (2 * 2 * 80 * 32)
+    # float32 has 32 bits, of which so many are cut off.
+    assert shares == {7: 1.0, 16: 1.0, 20: 12 / 16}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
