@@ -42,13 +42,18 @@ def test_a_run_of_the_board_takes_options_that_make_sense(run: BoardRun) -> None
     levels = {"ratio": given["ratios"]} if "ratios" in given else {}
     job = Job.of({**job_values(given), "levels": levels})
     grid = build_grid(job, lambda text: len(text) // 4)
-    contexts, ratios = 24, {0.5, 0.75, 0.9}
-    if "limit" in given:  # as many as can show that a method which loses nothing is safe
-        contexts, ratios = contexts_that_agree(TOLERATED_LOSS / 100), {0.5, 0.75}
-    assert [(task.name, number) for task, number in grid.tasks] == [(run.task, contexts)]
-    assert {point.level.value for point in grid.points if point.level.value} == ratios
+    ((task, contexts),) = grid.tasks
+    ratios = {point.level.value for point in grid.points if point.level.value}
+    assert task.name == run.task
     assert {policy.name for policy in grid.policies} == {*run.policies}
-    assert len({*run.policies} - CONTROLS) >= (6 if run.mode == "aware" else 10)
+    methods = {*run.policies} - CONTROLS
+    if "limit" in given:  # as many as can show that a method which loses nothing is safe
+        assert contexts >= contexts_that_agree(TOLERATED_LOSS / 100)
+        assert 0.5 in ratios
+        assert len(methods) >= 6
+    else:
+        assert (contexts, ratios) == (24, {0.5, 0.75, 0.9})
+        assert len(methods) >= (6 if run.mode == "aware" else 10)
 
 
 def test_the_plan_asks_each_task_of_a_model_once() -> None:
