@@ -229,12 +229,14 @@ def _summary(
         rank = standing[RANK]
         if isinstance(rank, RankInterval) and not rank.alone and 1 in (rank.rank, rank.low):
             least.append(standing.policy)
-    freeing, safe = "", []
-    at_half = [f"{use.name}, {AT_HALF:g}" for use in uses]
+    freeing = ""
+    # By method, the uses that it is shown to be safe for.
+    safe: dict[str, list[str]] = {}
     for line in lines:
         cells = dict(zip(columns, line.cells, strict=True))
-        if at_half and all(cells[name].detail.split()[-1:] == [SAFE] for name in at_half):
-            safe.append(line.name)
+        for use in uses:
+            if cells[f"{use.name}, {AT_HALF:g}"].detail.split()[-1:] == [SAFE]:
+                safe.setdefault(line.name, []).append(use.name)
         held = cells[BYTES].sort
         if not freeing and not cells[PLACE].is_blank and held is not None and held < FREES:
             freeing = line.name
@@ -247,8 +249,20 @@ def _summary(
         sentences.append(f"First of those that free memory: {freeing}.")
     if behind:
         sentences.append(f"Not better than eviction at random: {', '.join(behind)}.")
-    sentences.append(f"Shown to be safe at half for every use: {', '.join(safe) or 'none'}.")
+    sentences.append(_safe_at_half(safe, uses))
     return " ".join(sentences)
+
+
+def _safe_at_half(safe: Mapping[str, Sequence[str]], uses: Sequence[Use]) -> str:
+    """Names the methods that are safe for every use, and where there are others, those of each use.
+    ``safe``: the uses of each method."""
+    everywhere = [name for name, of_method in safe.items() if len(of_method) == len(uses)]
+    clauses = [f"for every use: {', '.join(everywhere) or 'none'}"]
+    for use in uses:
+        names = [name for name, of_method in safe.items() if use.name in of_method]
+        if len(names) > len(everywhere):
+            clauses.append(f"for {use.name}: {', '.join(names)}")
+    return f"Shown to be safe at half {'; '.join(clauses)}."
 
 
 def _no_better_than_random(results: Results) -> list[str]:
