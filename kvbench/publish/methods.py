@@ -38,7 +38,9 @@ def about_methods(
             policy = built_in(entry.name)
             idea = entry.name if policy is None else policy.description
             needs = "" if policy is None else _needs(policy)
-            about = AboutMethod(entry.family, idea, entry.paper, needs, stale.get(entry.name, ""))
+            caveat = "" if policy is None else policy.caveat
+            old = stale.get(entry.name, "")
+            about = AboutMethod(entry.family, idea, entry.paper, needs, old, caveat)
             methods.setdefault(entry.name, about)
     return methods
 

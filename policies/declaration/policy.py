@@ -253,6 +253,8 @@ class Policy:
     same_as: tuple[str, ...] = ()
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
     by_default: bool = False  # a run that names no policies has it
+    # A trap of its code that its paper does not have: a sentence for its page, without the stop.
+    caveat: str = ""
     # Raised when the same arguments come to do another thing: answers of before are stale then.
     version: str = FIRST_VERSION
     needs: Needs = field(default_factory=Needs)

@@ -16,10 +16,12 @@ over_the_cache = partial(
     Policy, family="prefill", budget=OVER_THE_CACHE, counted="cache", frees=False, prefill="private"
 )
 
-# The trap: as many first tokens as the chat template puts before a user's text have no score, and go
-# before all others, also where the instructions of a system prompt stand there (kvpress 0.5.5).
 kvzip = partial(
-    over_the_cache, needs=Needs(check_model=NOT_GEMMA, more_tokens_than=16), ratio_free_score=True
+    over_the_cache,
+    needs=Needs(check_model=NOT_GEMMA, more_tokens_than=16),
+    ratio_free_score=True,
+    caveat="kvpress 0.5.5 gives no score to as many first tokens as the chat template puts before a "
+    "user’s text, and evicts them before all others: a system prompt loses its beginning",
 )
 kvcompose = partial(
     Policy,

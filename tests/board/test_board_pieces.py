@@ -251,7 +251,9 @@ def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those
         assert cells["knorm"]["multi-hop, 0.5"].detail.startswith(f"n {task.contexts} ")
         assert not cells["snapkv"]["multi-hop, 0.5"].detail.startswith("n ")
         assert part.results.standings == board_parts([usual])[0].results.standings
-        page = build_one_method("knorm", KNORM, "", [part.results], "index.html")
+        warned = replace(KNORM, caveat="It has a trap")
+        page = build_one_method("knorm", warned, "", [part.results], "index.html")
+        assert "<b>Beware</b>: It has a trap." in page
         assert page.count(f"hops, ratio 0.5, {task.contexts} contexts") == 1
 
 

@@ -53,6 +53,7 @@ class AboutMethod:
     paper: str
     needs: str  # beside the model, such as a second reading; empty where it needs nothing
     stale: str = ""  # why its answers are of another version; empty where they are not
+    caveat: str = ""  # a trap of its code, if there is one
     page: str = ""  # the file name of its own page, if it has one
 
     @property
