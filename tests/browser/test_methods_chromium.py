@@ -16,6 +16,7 @@ from leaderboards.pages.methods.all_methods import (
     methods_table,
     places_on_models,
 )
+from leaderboards.pages.methods.one_method import build_one_method
 from leaderboards.pages.results import Results
 from leaderboards.statistics.rank import RankInterval
 from leaderboards.statistics.safe_ratio import SafeRatio
@@ -133,6 +134,25 @@ def test_wrong_answers_are_a_mean_of_the_tasks_that_have_answers() -> None:
     for line in table.methods:
         cells = dict(zip(table.columns, line.cells, strict=True))
         assert cells["wrong of answered"].sort == wrong[line.name]
+
+
+def test_where_tasks_have_no_measure_in_common_each_has_a_curve(results: Results) -> None:
+    def as_text(one: dict[str, Any]) -> dict[str, Any]:
+        if one["task"] != TASKS[-1]:
+            return one
+        blank = dict.fromkeys(("right", "f1", "em", "answered", "hallucinated"))
+        return one | blank | {"next_token_accuracy": 0.5}
+
+    records = realistic_records(
+        policies=POLICIES, ratios=[0.5, 0.75], contexts=8, change=as_text, tasks=TASKS
+    )
+    with_text = results_of(records, "toy", {"seed": 0}, "runs/toy")
+    page = build_one_method("snapkv", METHODS["snapkv"], "", [with_text], "index.html")
+    assert "base: right" in page
+    assert "niah_single_2: next-token accuracy" in page
+    page = build_one_method("snapkv", METHODS["snapkv"], "", [results], "index.html")
+    assert "base: right" not in page
+    assert page.count("-right-figure") == 1
 
 
 def test_places_on_other_models_of_its_mode_stand_beside_its_own(results: Results) -> None:

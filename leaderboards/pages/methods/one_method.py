@@ -81,16 +81,39 @@ def _on_model(
     beside = (name, *CONTROLS)
     rows = [row for row in results.rows if row.policy in beside]
     task = results.shown[0]
-    pictures = gallery(rows, task, results.mode, styles, f"model-{number}")
     shown = {row.policy for row in rows if row.task == task}
     return OnModel(
         f"model-{number}",
         title,
         _place(name, results),
         tuple(style for policy, style in styles.items() if policy in shown),
-        tuple(picture for picture in pictures if picture.leads),
+        tuple(_curves(rows, results, styles, number)),
         _rows_of_tasks(name, results, number),
     )
+
+
+def _curves(
+    rows: Sequence[SummaryRow], results: Results, styles: Mapping[str, LineStyle], number: int
+) -> list[GalleryPlot]:
+    """Draws what leads the mean over tasks; where they have no measure in common, as answers and
+    next tokens of a text, what leads each of them."""
+    first, *others = results.shown
+    leading = _leading(rows, first, results.mode, styles, f"model-{number}")
+    if leading:
+        return leading
+    pictures: list[GalleryPlot] = []
+    for task in others:
+        for picture in _leading(rows, task, results.mode, styles, f"model-{number}-{task}")[:1]:
+            title = f"{task}: {picture.title.lower()}"
+            pictures.append(replace(picture, name=f"{task}-{picture.name}", title=title))
+    return pictures
+
+
+def _leading(
+    rows: Sequence[SummaryRow], task: str, mode: str, styles: Mapping[str, LineStyle], place: str
+) -> list[GalleryPlot]:
+    pictures = gallery(rows, task, mode, styles, place)
+    return [picture for picture in pictures if picture.leads]
 
 
 def _place(name: str, results: Results) -> str:
