@@ -2,8 +2,8 @@
 run.
 
 All that is scored stays, and the texts of all answers. Left out are lists by layer, and, of all
-contexts but some examples, which tokens survive and the tokens of answers: these are most of the
-bytes."""
+contexts but some examples, where tokens end, which survive, and the tokens of answers: these are
+most of the bytes."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -46,6 +46,7 @@ def pack(
     about = {}
     for table in (CONTEXTS, QUESTIONS):
         about[table.name] = _some(store.table(table), "task", records["task"].unique().to_pylist())
+    about[CONTEXTS.name] = _without_ends(about[CONTEXTS.name], examples_of)
     for name in BY_LAYER:
         records = _blank(records, name, np.ones(len(records), dtype=bool))
     is_no_example = _are_no_examples(records, about[QUESTIONS.name], examples_of)
@@ -74,6 +75,14 @@ def _blank(rows: pa.Table, column: str, where: Mask) -> pa.Table:
     kind = rows.schema.field(column)
     values = pc.if_else(pa.array(where), pa.scalar(None, kind.type), rows[column])
     return rows.set_column(rows.schema.get_field_index(column), kind, values)
+
+
+def _without_ends(contexts: pa.Table, examples_of: int) -> pa.Table:
+    """Empties where tokens end, which only drawings of examples look at."""
+    is_example = pa.array(contexts["example_index"].to_numpy() % examples_of == 0)
+    ends = pc.if_else(is_example, contexts["token_ends"], pa.scalar(b"", pa.binary()))
+    place = contexts.schema.get_field_index("token_ends")
+    return contexts.set_column(place, contexts.schema.field(place), ends)
 
 
 def _are_no_examples(records: pa.Table, questions: pa.Table, examples_of: int) -> Mask:

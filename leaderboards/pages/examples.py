@@ -64,8 +64,8 @@ def build_examples(
 
 
 def worst_examples(records: DataFrame) -> dict[str, Any]:
-    """Returns what the page's script draws from: contexts and questions once, and by cell the worst
-    answers, of the first draw where a random policy was drawn several times."""
+    """Returns what the page's script draws from: contexts, questions and what is kept once, and by
+    cell the worst answers, of the first draw where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)
     full_outputs = full["output_text"]
@@ -73,14 +73,21 @@ def worst_examples(records: DataFrame) -> dict[str, Any]:
     contexts = _numbers(shown, ["context"])
     questions = _numbers(shown, QUESTION)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    # By its text, the number of each: all questions of a context are asked of the same cache.
+    kept: dict[str, int] = {}
     rows = shown.to_dict("records")
     for row, context, question in zip(rows, contexts, questions, strict=True):
         answers = cells.setdefault(row["policy"], {}).setdefault(str(row["level"]), [])
-        answers.append({"question": question, "context": context, **_answer(row)})
+        answer = {"question": question, "context": context, **_answer(row), "kept": None}
+        if row["token_kept"] is not None:
+            text = base64.b64encode(row["token_kept"]).decode()
+            answer["kept"] = kept.setdefault(text, len(kept))
+        answers.append(answer)
     methods = [policy for policy in cells if policy not in CONTROLS]
     return {
         "contexts": [_context(row) for row in _first(rows, contexts)],
         "questions": [_question(row, full_outputs) for row in _first(rows, questions)],
+        "kept": list(kept),
         "first": next(iter([*methods, *cells]), ""),
         "cells": cells,
     }
@@ -136,10 +143,6 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
         answer[name] = None
         if not isna(number):
             answer[name] = round(float(number), 4)
-    kept = row["token_kept"]
-    answer["kept"] = None
-    if kept is not None:
-        answer["kept"] = base64.b64encode(kept).decode()
     return answer
 
 

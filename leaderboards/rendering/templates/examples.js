@@ -19,7 +19,7 @@ const within = (spans, start, end) => {
 
 // One element for each token. Its shade is the share of slots that keep it.
 const strip = (context, question, answer) => {
-  const kept = answer.kept;
+  const kept = answer.kept === null ? null : data.kept[answer.kept];
   const shares = kept === null ? null : Uint8Array.from(atob(kept), (letter) => letter.charCodeAt(0));
   const letters = [...context.text];
   const made = element("p", "strip");
