@@ -74,15 +74,17 @@ def place_on_board(call: Call) -> BoardComparison:
     if not folder.exists() and (line := forecasts.forecast_line(machine.model, machine.grid)):
         console.print(line, soft_wrap=True)
     store = runs.complete(machine, folder)
-    warnings, fault = reports.collect_warnings(store, store.frame(), machine.grid.policies)
+    records = store.frame()
+    warnings, fault = reports.collect_warnings(store, records, machine.grid.policies)
     stored = placed.StoredAnswers.of(pieces)
-    again = placed.compare_full_cache(store, stored)
+    again = placed.compare_full_cache(records, stored)
     differing = {answered.task: answered.contexts for answered in again if answered.contexts}
     answered_here = []
     if differing:
         ours, notes = anew.without_code_of_others(stored.pieces)
-        warnings += notes
-        stored = placed.StoredAnswers.of(ours)
+        if notes:
+            warnings += notes
+            stored = placed.StoredAnswers.of(ours)
         answered_here = anew.answer_anew(ours, differing, machine, folder / "anew")
     result = placed.place_press(
         store, policy.name, stored, again, answered_here, call.path("site"), warnings

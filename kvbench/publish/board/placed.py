@@ -140,10 +140,9 @@ def place_press(
     return PlacedPress(shown, part.results.model, run, ranks, again, page)
 
 
-def compare_full_cache(store: Store, stored: StoredAnswers) -> list[AnsweredAgain]:
-    """Compares the answers of the full cache in a run with those that are stored, by task. Raises
+def compare_full_cache(mine: DataFrame, stored: StoredAnswers) -> list[AnsweredAgain]:
+    """Compares the answers of the full cache in records with those that are stored, by task. Raises
     :class:`KVBenchError` where it has none, or where many contexts of a task differ."""
-    mine = store.frame()
     if reason := fails_always(mine, FULL):
         raise KVBenchError(reason)
     keys = [*QUESTION, *CONTEXT[1:], "output_text"]
