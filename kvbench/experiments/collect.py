@@ -42,7 +42,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.process import FreedMemory
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
 from policies import FULL, HeadRows
-from policies.declaration.policy import CACHE_NUMBER_BYTES
+from policies.declaration.policy import exact_bytes
 
 # Prompts of few branches are decoded together: a pass over 50 tokens takes twice as long as one
 # over 13.
@@ -367,7 +367,7 @@ def _stored_bytes(trace: Trace, branch: Branch) -> int:
     stored = policy.treatment.stored_bytes
     if stored is None:
         rows = sum(cache.held_rows for cache in branch.layers)
-        return 2 * rows * size * min(number_bytes, CACHE_NUMBER_BYTES)
+        return 2 * rows * size * exact_bytes(number_bytes)
     total = 0
     for layer, cache in enumerate(branch.layers):
         # All heads of a layer hold as many.
@@ -393,8 +393,7 @@ def _outcome(
                 held += heads * min(final.tokens, window - 1)
         read = float(final.rows)
         tokens = final.tokens
-        number_bytes = min(trace.keys[0].element_size(), CACHE_NUMBER_BYTES)
-        kv_bytes = 2 * size * held * number_bytes
+        kv_bytes = 2 * size * held * exact_bytes(trace.keys[0].element_size())
         digest = final.digest
     else:
         read = 0.0

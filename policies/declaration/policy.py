@@ -36,6 +36,12 @@ FIRST_VERSION = "1.0.0"
 CACHE_NUMBER_BYTES = 2
 
 
+def exact_bytes(number_bytes: int) -> int:
+    """Returns the bytes in which a cache keeps a number as it is, of those in which it is
+    computed."""
+    return min(number_bytes, CACHE_NUMBER_BYTES)
+
+
 class Donor(Protocol):
     """Holds the full cache of another context of the same task."""
 
@@ -91,7 +97,7 @@ class HeadRows:
     @property
     def exact_bytes(self) -> int:
         """Returns the bytes of a number that is kept as it is."""
-        return min(self.number_bytes, CACHE_NUMBER_BYTES)
+        return exact_bytes(self.number_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
