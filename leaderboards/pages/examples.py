@@ -10,7 +10,7 @@ from pandas import DataFrame, Index, isna
 
 from leaderboards.aggregate.answers import JUDGED, worst_first
 from leaderboards.aggregate.duels import QUESTION
-from leaderboards.rendering.templating import ALONE, Neighbours, as_data, render
+from leaderboards.rendering.templating import ALONE, Neighbours, as_packed_data, render
 from leaderboards.statistics.columns import with_levels
 from policies.declaration.names import CONTROLS, FULL
 
@@ -59,7 +59,7 @@ def build_examples(
         task=task,
         task_page=page,
         page_in_words=page_in_words or f"Figures and tables of {task}",
-        data=as_data(worst_examples(records)),
+        data=as_packed_data(worst_examples(records)),
     )
 
 

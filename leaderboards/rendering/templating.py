@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -108,6 +109,13 @@ def as_data(content: Any) -> Markup:
     """Returns JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
     text = json.dumps(content, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
+
+
+def as_packed_data(content: Any) -> str:
+    """Returns JSON in deflate and base64, for a page that would weigh twice as much without; its
+    script unpacks it."""
+    text = json.dumps(content, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _text(name: str) -> str:

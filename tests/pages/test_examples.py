@@ -1,7 +1,6 @@
 """The page of examples: which it shows, what it tells of them, and that hostile text stays text."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from leaderboards.pages.examples import WORST, build_examples, worst_examples
 from leaderboards.rendering.templating import as_data
 from tests.support.browsing.chromium import Chromium, needs_chromium, on_every_screen
 from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.browsing.pages import examples_in
 from tests.support.records.synthetic_records import frame, record
 
 
@@ -80,10 +80,7 @@ def test_data_cannot_close_its_script_element() -> None:
     page = build_examples(HOSTILE, "base", two_policies(output_text=HOSTILE))
     assert page.count("<script") == 2
     assert page.count("</script>") == 2
-    (data,) = re.findall(
-        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
-    )
-    assert json.loads(data)["cells"]["snapkv"]["0.5"][0]["output"] == HOSTILE
+    assert examples_in(page)["cells"]["snapkv"]["0.5"][0]["output"] == HOSTILE
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Pages speak of what the task measures, and say each thing once."""
 
-import json
 import re
 from typing import Any
 
@@ -11,7 +10,7 @@ from leaderboards.aggregate.outcomes import join_outcomes
 from leaderboards.aggregate.pooled import pool, pool_levels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
-from tests.support.browsing.pages import Elements, build_pages, results_of
+from tests.support.browsing.pages import Elements, build_pages, examples_in, results_of
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
 
@@ -59,9 +58,7 @@ def test_a_page_of_running_text_alone_speaks_of_next_tokens(prose_page: str) -> 
 
 def test_no_example_of_running_text_is_marked_as_wrong() -> None:
     page = build_examples("toy", "prose", frame(_prose()))
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    answers = json.loads(found[1])["cells"]["snapkv"]["0.5"]
+    answers = examples_in(page)["cells"]["snapkv"]["0.5"]
     assert {(one["verdict"], one["wrong"]) for one in answers} == {
         ("next tokens right: 50 %", False)
     }

@@ -1,7 +1,12 @@
 "use strict";
 // Model output is hostile text: it goes into the page as text and never as markup.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const unpack = async (text) => {
+  const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+};
+
+let data;
 const [policies, levels, verdicts] = ["policy", "asked", "verdict"].map((id) => document.getElementById(id));
 const place = document.getElementById("examples");
 
@@ -102,5 +107,14 @@ const choose = () => {
 verdicts.addEventListener("change", choose);
 policies.addEventListener("change", choose);
 levels.addEventListener("change", choose);
-window.addEventListener("hashchange", draw);
-draw();
+const begin = (unpacked) => {
+  data = unpacked;
+  window.addEventListener("hashchange", draw);
+  draw();
+  place.ariaBusy = "false";
+};
+const excuse = (problem) => {
+  place.ariaBusy = "false";
+  place.textContent = `This browser cannot unpack the examples (${problem}): a newer one can.`;
+};
+unpack(document.getElementById("data").textContent).then(begin, excuse);

@@ -30,6 +30,7 @@ needs_chromium = pytest.mark.skipif(
 on_every_screen = pytest.mark.parametrize(
     ("width", "scheme"), list(product((320, 1280), ("light", "dark")))
 )
+BUSY = "document.querySelectorAll('[aria-busy=true]').length"
 IN_VIEW = "(element => element.offsetParent !== null)"
 # The lowest contrast of any text of the tiles against what it stands on, tiles being translucent
 # and details too.
@@ -138,6 +139,7 @@ class Chromium:
         for _ in range(200):
             if (
                 self.evaluate("document.readyState") == "complete"
+                and not (script and self.evaluate(BUSY))
                 and self.evaluate("location.protocol") == "file:"
             ):
                 return

@@ -1,7 +1,10 @@
 """Pages of results, and what stands on a page."""
 
+import base64
 import io
 import json
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +21,7 @@ from leaderboards.rendering.drawing import Plot
 
 # Measures that every task with questions has a table of; others concern directives alone.
 OF_EVERY_TASK = [measure for measure in TABLES if measure.over is not Over.CONCERNED]
+PACKED = "application/zlib;base64"  # of a script element
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 # It ends a script, loads something from elsewhere, gives itself away in the title of the page, and
 # talks to a terminal.
@@ -95,12 +99,19 @@ def assert_inert(page: str, least: int) -> None:
     elements = Elements(page)
     scripts = [attributes.get("type") for tag, attributes in elements.found if tag == "script"]
     assert scripts.count(None) == 1
-    assert set(scripts) <= {None, "application/json"}
+    assert set(scripts) <= {None, "application/json", PACKED}
     assert "img" not in {tag for tag, _ in elements.found}
     assert not [
         name for _, attributes in elements.found for name in attributes if name.startswith("on")
     ]
     assert elements.text.count(HOSTILE) >= least
+
+
+def examples_in(page: str) -> dict[str, Any]:
+    """Unpacks what a page of examples draws."""
+    (packed,) = re.findall(f'<script type="{PACKED}" id="data">(.*?)</script>', page, re.DOTALL)
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    return data
 
 
 def told_by(plot: Plot) -> dict[str, Any]:
