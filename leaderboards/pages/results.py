@@ -37,7 +37,7 @@ class Results:
     title: str = ""  # of the model, where its name is not how it is called
     described: str = ""  # what the model is, in a few words
     # Some policies on some of the tasks, asked of more contexts: what they lose is told by these.
-    closer: "Results | None" = None
+    closer: Sequence["Results"] = ()
 
     @classmethod
     def of(

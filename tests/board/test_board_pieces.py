@@ -213,18 +213,19 @@ def test_boards_of_one_model_are_told_apart_by_the_length_of_their_contexts(
     assert [group.setting for group in groups] == ["usual length", "4096 tokens"]
 
 
-def keep_first_context(piece: Piece) -> Piece:
-    """Takes all but the first context of each task from a packed run."""
+def keep_first_contexts(piece: Piece, count: int = 1) -> Piece:
+    """Takes all but the first contexts of each task from a packed run."""
     folder = piece.store.folder
     for name in ("contexts", "questions"):
         rows = pq.read_table(folder / f"{name}.parquet")
-        pq.write_table(rows.filter(pc.equal(rows["example_index"], 0)), folder / f"{name}.parquet")
+        kept_rows = rows.filter(pc.less(rows["example_index"], count))
+        pq.write_table(kept_rows, folder / f"{name}.parquet")
     questions = pq.read_table(folder / "questions.parquet")["question_id"].combine_chunks()
     records = pq.read_table(folder / "records.parquet")
     kept = records.filter(pc.is_in(records["question_id"], questions))
     pq.write_table(kept, folder / "records.parquet")
     identity = piece.store.identity
-    tasks = tuple(task.model_copy(update={"contexts": 1}) for task in identity.tasks)
+    tasks = tuple(task.model_copy(update={"contexts": count}) for task in identity.tasks)
     changes = {"identity": identity.model_copy(update={"tasks": tasks})}
     write_run_file(folder, piece.store.run.model_copy(update=changes))
     return Piece(Store.open(folder))
@@ -236,14 +237,14 @@ def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those
     keep(replace(RUN, name="toy-closer-hops"), answered, ["full", "knorm"], tmp_path / "closer")
     (closer,) = open_pieces(tmp_path / "closer")
     (task,) = closer.store.identity.tasks
-    usual = keep_first_context(open_pieces(records)[0])
+    usual = keep_first_contexts(open_pieces(records)[0])
     for pieces in ([usual, closer], [closer, usual]):
         assert sort_pieces(pieces) == SortedPieces([usual], [closer], {})
         (group,) = board_groups(pieces)
         assert [store.folder for store in group.stores] == [usual.store.folder]
         assert choose_pieces(pieces, None, "agnostic", ["hops"]) == [usual]
         (part,) = board_parts(pieces)
-        assert part.results.closer is not None
+        assert len(part.results.closer) == 1
         table = methods_table(part.results, "", "", Elsewhere({}, {}))
         cells = {}
         for line in table.methods:
@@ -255,6 +256,26 @@ def test_what_a_method_loses_is_told_by_the_most_contexts_and_its_place_by_those
         page = build_one_method("knorm", warned, "", [part.results], "index.html")
         assert "<b>Beware</b>: It has a trap." in page
         assert page.count(f"hops, ratio 0.5, {task.contexts} contexts") == 1
+
+
+def test_methods_may_be_looked_at_closer_each_by_its_own_number_of_contexts(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    usual = keep_first_contexts(open_pieces(records)[0])
+    counts = {"knorm": 2, "snapkv": 3}
+    pieces = [usual]
+    for policy, count in counts.items():
+        folder = tmp_path / policy
+        keep(replace(RUN, name=f"toy-{policy}-hops"), answered, ["full", policy], folder)
+        pieces.append(keep_first_contexts(open_pieces(folder)[0], count))
+    for ordered in (pieces, pieces[::-1]):
+        (part,) = board_parts(ordered)
+        table = methods_table(part.results, "", "", Elsewhere({}, {}))
+        details = {line.name: [cell.detail for cell in line.cells] for line in table.methods}
+        for policy, count in counts.items():
+            assert [detail for detail in details[policy] if detail.startswith(f"n {count} ")]
+            page = build_one_method(policy, KNORM, "", [part.results], "index.html")
+            assert page.count(f"hops, ratio 0.5, {count} contexts") == 1
 
 
 def test_a_task_that_many_methods_have_not_answered_yet_costs_nobody_a_place(
@@ -280,7 +301,7 @@ def test_a_method_that_was_asked_of_more_contexts_alone_has_a_row_all_the_same(
 ) -> None:
     keep(RUN, answered, ["full", "snapkv"], tmp_path / "usual")
     keep(replace(RUN, name="toy-more-hops"), answered, ["full", "knorm"], tmp_path / "more")
-    usual = keep_first_context(open_pieces(tmp_path / "usual")[0])
+    usual = keep_first_contexts(open_pieces(tmp_path / "usual")[0])
     (more,) = open_pieces(tmp_path / "more")
     assert sort_pieces([usual, more]) == SortedPieces([usual, more], [], {})
     titles = [part.results.setting for part in board_parts([usual, more])]

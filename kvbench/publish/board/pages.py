@@ -48,16 +48,17 @@ def board_parts(
     results of its board. Raises :class:`KVBenchError` where records cannot be aggregated."""
     closer = [piece.store for piece in sort_pieces(pieces).closer]
     closer_groups = group_runs(closer, across_code=True)
-    closer_results: dict[tuple[str, str, str], Results] = {}
+    # Policies of one board may have been asked closer of different numbers of contexts.
+    closer_results: dict[tuple[str, str, str], list[Results]] = {}
     if closer_groups:
         for part in aggregate_groups(closer_groups, every_task, tolerance):
-            closer_results[Piece(part.group.stores[0]).board] = part.results
+            of_board = closer_results.setdefault(Piece(part.group.stores[0]).board, [])
+            of_board.append(part.results)
     parts = []
     for part in aggregate_groups(board_groups(pieces), every_task, tolerance):
-        for store in part.group.stores:
-            if looked_at := closer_results.get(Piece(store).board):
-                part = replace(part, results=replace(part.results, closer=looked_at))
-        parts.append(part)
+        boards = {Piece(store).board for store in part.group.stores}
+        looked_at = [results for board in boards for results in closer_results.get(board, ())]
+        parts.append(replace(part, results=replace(part.results, closer=looked_at)))
     return parts
 
 

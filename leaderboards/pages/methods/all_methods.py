@@ -296,12 +296,17 @@ def _sort_key(line: TableRow) -> tuple[bool, float]:
 def _judged(results: Results) -> Judged:
     """Returns what each policy loses in each task, of the most contexts that it was asked of."""
     judged: dict[tuple[str, str], SafeRatio | Blank] = {}
-    for looked_at in (results, results.closer):
-        if looked_at is not None:
-            for (_, task), of_board in looked_at.standings.items():
-                for standing in of_board:
-                    judged[standing.policy, task] = standing[SAFE_RATIO]
+    for looked_at in (results, *results.closer):
+        for (_, task), of_board in looked_at.standings.items():
+            for standing in of_board:
+                safe, before = standing[SAFE_RATIO], judged.get((standing.policy, task))
+                if _contexts(safe) >= _contexts(before):
+                    judged[standing.policy, task] = safe
     return judged
+
+
+def _contexts(safe: SafeRatio | Blank | None) -> int:
+    return safe.contexts if isinstance(safe, SafeRatio) else 0
 
 
 def _loss_cells(policy: str, judged: Judged, uses: Sequence[Use], examples: int) -> list[TableCell]:

@@ -147,9 +147,9 @@ def _rows_of_tasks(name: str, results: Results, number: int) -> tuple[TableRow, 
             first, *others = line.cells
             leading = replace(first, examples=examples_at(page, name, row.at))
             lines.append(replace(line, cells=(leading, *others)))
-    if results.closer is not None:
-        for task in results.closer.tasks:
-            for row, line in _lines_of_task(name, results.closer, task):
+    for closer in results.closer:
+        for task in closer.tasks:
+            for row, line in _lines_of_task(name, closer, task):
                 lines.append(replace(line, name=f"{line.name}, {row.contexts} contexts"))
     return tuple(lines)
 
