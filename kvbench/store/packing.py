@@ -22,7 +22,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from leaderboards.metrics import METRICS
 
-EXAMPLES_OF = 10  # of so many contexts one keeps all of its answers' tokens
+EXAMPLES_OF = 20  # of so many contexts one keeps all of its answers' tokens
 OF_EXAMPLES = ("token_kept", "output_token_ids")
 BY_LAYER = tuple(name for name in METRICS if name.endswith("_by_layer"))
 Mask = npt.NDArray[np.bool_]
@@ -54,7 +54,7 @@ def pack(
         records = _blank(records, name, is_no_example)
     order = [(name, "ascending") for name in RECORDS.key]
     for name, rows in {**about, RECORDS.name: records.sort_by(order)}.items():
-        write_parquet(folder / f"{name}.parquet", rows)
+        write_parquet(folder / f"{name}.parquet", rows, is_packed=True)
     if (store.folder / SOURCES).is_dir():
         copytree(store.folder / SOURCES, folder / SOURCES, dirs_exist_ok=True)
     write_run_file(folder, packed)

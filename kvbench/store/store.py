@@ -38,16 +38,28 @@ from leaderboards.metrics import METRICS, Metric
 SUMMARY_FILE = "summary.json"
 
 
-def write_parquet(path: Path, table: pa.Table) -> None:
+def write_parquet(path: Path, table: pa.Table, is_packed: bool = False) -> None:
     """Writes a table whole or not at all. The types of its columns are those of parquet: a second
     schema, and least and greatest values that nobody asks for, would be more than half of such a
-    file."""
-    write_atomically(path, lambda partial: _write(partial, table))
+    file. ``is_packed``: in a sixth fewer bytes, which take longer to write."""
+    options: dict[str, Any] = {}
+    if is_packed:
+        # Likelihoods hardly repeat, and their bytes are alike by place.
+        numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+        others = [name for name in table.column_names if name not in numbers]
+        options = {"compression_level": 19, "use_byte_stream_split": numbers}
+        options["use_dictionary"] = others
+    write_atomically(path, lambda partial: _write(partial, table, options))
 
 
-def _write(file: Path, table: pa.Table) -> None:
+def _write(file: Path, table: pa.Table, options: Mapping[str, Any]) -> None:
     with pq.ParquetWriter(
-        file, table.schema, compression="zstd", write_statistics=False, store_schema=False
+        file,
+        table.schema,
+        compression="zstd",
+        write_statistics=False,
+        store_schema=False,
+        **options,
     ) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(table.schema.metadata or {})
