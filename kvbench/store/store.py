@@ -45,10 +45,13 @@ def write_parquet(path: Path, table: pa.Table, is_packed: bool = False) -> None:
     options: dict[str, Any] = {}
     if is_packed:
         # Likelihoods hardly repeat, and their bytes are alike by place.
-        numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
-        others = [name for name in table.column_names if name not in numbers]
-        options = {"compression_level": 19, "use_byte_stream_split": numbers}
-        options["use_dictionary"] = others
+        by_bytes: list[str] = []
+        by_dictionary: list[str] = []
+        for field in table.schema:
+            is_number = pa.types.is_floating(field.type)
+            (by_bytes if is_number else by_dictionary).append(field.name)
+        options = {"compression_level": 19, "use_byte_stream_split": by_bytes}
+        options["use_dictionary"] = by_dictionary
     write_atomically(path, lambda partial: _write(partial, table, options))
 
 
