@@ -1,7 +1,6 @@
 """The page of a task's examples: from a cell to what was asked and answered, and which tokens were
 still there."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,13 +58,14 @@ def build_examples(
         task=task,
         task_page=page,
         page_in_words=page_in_words or f"Figures and tables of {task}",
-        data=as_packed_data(worst_examples(records)),
+        data=as_packed_data(*worst_examples(records)),
     )
 
 
-def worst_examples(records: DataFrame) -> dict[str, Any]:
-    """Returns what the page's script draws from: contexts, questions and what is kept once, and by
-    cell the worst answers, of the first draw where a random policy was drawn several times."""
+def worst_examples(records: DataFrame) -> tuple[dict[str, Any], bytes]:
+    """Returns what the page's script draws from: contexts and questions once, and by cell the worst
+    answers, of the first draw where a random policy was drawn several times; and, each once, the
+    shares of what is kept by token. An answer says where its shares begin."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)
     full_outputs = full["output_text"]
@@ -73,24 +73,28 @@ def worst_examples(records: DataFrame) -> dict[str, Any]:
     contexts = _numbers(shown, ["context"])
     questions = _numbers(shown, QUESTION)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    # By its text, the number of each: all questions of a context are asked of the same cache.
-    kept: dict[str, int] = {}
+    # Where the shares of each begin: all questions of a context are asked of the same cache.
+    kept: dict[bytes, int] = {}
+    length = 0
     rows = shown.to_dict("records")
     for row, context, question in zip(rows, contexts, questions, strict=True):
         answers = cells.setdefault(row["policy"], {}).setdefault(str(row["level"]), [])
         answer = {"question": question, "context": context, **_answer(row), "kept": None}
         if row["token_kept"] is not None:
-            text = base64.b64encode(row["token_kept"]).decode()
-            answer["kept"] = kept.setdefault(text, len(kept))
+            shares = row["token_kept"]
+            if shares not in kept:
+                kept[shares] = length
+                length += len(shares)
+            answer["kept"] = kept[shares]
         answers.append(answer)
     methods = [policy for policy in cells if policy not in CONTROLS]
-    return {
+    shown_once = {
         "contexts": [_context(row) for row in _first(rows, contexts)],
         "questions": [_question(row, full_outputs) for row in _first(rows, questions)],
-        "kept": list(kept),
         "first": next(iter([*methods, *cells]), ""),
         "cells": cells,
     }
+    return shown_once, b"".join(kept)
 
 
 def _context(row: Mapping[Any, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def two_policies(**more: Any) -> DataFrame:
 
 
 def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
-    found = worst_examples(two_policies())
+    found, _ = worst_examples(two_policies())
     shown = found["cells"]["snapkv"]["0.5"]
     assert len(shown) == 5 < WORST, "there are no more"
     identities = [found["questions"][answer["question"]]["id"] for answer in shown]
@@ -47,7 +47,8 @@ def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
     assert [answer["verdict"] for answer in shown] == ["hallucinated: confused"] * 2 + ["right"] * 3
     assert [answer["wrong"] for answer in shown] == [True, True, False, False, False]
     assert {answer["obeyed"] for answer in shown} == {None}, "there are no directives"
-    obeyed = worst_examples(two_policies(directives_obeyed=0.5))["cells"]["snapkv"]["0.5"]
+    found, _ = worst_examples(two_policies(directives_obeyed=0.5))
+    obeyed = found["cells"]["snapkv"]["0.5"]
     assert {answer["obeyed"] for answer in obeyed} == {0.5}
 
 
@@ -66,10 +67,25 @@ def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
                 scored_answer(question, "full", 100.0, **where),
                 scored_answer(question, "snapkv", f1, **where),
             ]
-    found = worst_examples(frame(rows))
+    found, _ = worst_examples(frame(rows))
     shown = found["cells"]["snapkv"]["0.5"]
     texts = [found["contexts"][answer["context"]]["text"] for answer in shown]
     assert texts == ["Context 0."] * 2 + ["Context 1."] * 2 + ["Context 2."] * 2
+
+
+def test_what_is_kept_of_a_context_stands_once_and_each_answer_says_where() -> None:
+    shares = {"1": bytes([255, 0]), "2": bytes([0, 0, 9]), "3": bytes([255, 0])}
+    rows = []
+    for number, kept in shares.items():
+        where = {"context": f"Context {len(kept)}.", "token_ends": b"", "token_kept": kept}
+        rows += [
+            scored_answer(int(number), policy, 100.0, **where) for policy in ("full", "snapkv")
+        ]
+    found, together = worst_examples(frame(rows))
+    assert len(together) == 5
+    for answer in found["cells"]["snapkv"]["0.5"]:
+        kept = shares[found["questions"][answer["question"]]["id"]]
+        assert together[answer["kept"] :].startswith(kept)
 
 
 def test_data_cannot_close_its_script_element() -> None:

@@ -3,10 +3,13 @@
 
 const unpack = async (text) => {
   const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const end = bytes.indexOf(0);
+  return [JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))), bytes.subarray(end + 1)];
 };
 
-let data;
+let data, kept;
 const [policies, levels, verdicts] = ["policy", "asked", "verdict"].map((id) => document.getElementById(id));
 const place = document.getElementById("examples");
 
@@ -24,8 +27,7 @@ const within = (spans, start, end) => {
 
 // One element for each token. Its shade is the share of slots that keep it.
 const strip = (context, question, answer) => {
-  const kept = answer.kept === null ? null : data.kept[answer.kept];
-  const shares = kept === null ? null : Uint8Array.from(atob(kept), (letter) => letter.charCodeAt(0));
+  const shares = answer.kept === null ? null : kept.subarray(answer.kept);
   const letters = [...context.text];
   const made = element("p", "strip");
   let start = 0;
@@ -108,7 +110,7 @@ verdicts.addEventListener("change", choose);
 policies.addEventListener("change", choose);
 levels.addEventListener("change", choose);
 const begin = (unpacked) => {
-  data = unpacked;
+  [data, kept] = unpacked;
   window.addEventListener("hashchange", draw);
   draw();
   place.ariaBusy = "false";

@@ -110,7 +110,8 @@ def assert_inert(page: str, least: int) -> None:
 def examples_in(page: str) -> dict[str, Any]:
     """Unpacks what a page of examples draws."""
     (packed,) = re.findall(f'<script type="{PACKED}" id="data">(.*?)</script>', page, re.DOTALL)
-    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    text, _, _ = zlib.decompress(base64.b64decode(packed)).partition(b"\0")
+    data: dict[str, Any] = json.loads(text)
     return data
 
 
