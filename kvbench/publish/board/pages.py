@@ -56,8 +56,9 @@ def board_parts(
             of_board.append(part.results)
     parts = []
     for part in aggregate_groups(board_groups(pieces), every_task, tolerance):
-        boards = {Piece(store).board for store in part.group.stores}
-        looked_at = [results for board in boards for results in closer_results.get(board, ())]
+        looked_at: list[Results] = []
+        for board in dict.fromkeys(Piece(store).board for store in part.group.stores):
+            looked_at += closer_results.get(board, [])
         parts.append(replace(part, results=replace(part.results, closer=looked_at)))
     return parts
 
