@@ -344,8 +344,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STORE}/store.py",
-        "write_atomically(path, lambda partial: _write(partial, table))",
-        "_write(path, table)",
+        "write_atomically(path, lambda partial: _write(partial, table, options))",
+        "_write(path, table, options)",
         "tests/store/test_store.py::test_a_full_disk_is_one_clear_line_and_loses_nothing",
     ),
     Mutant(
