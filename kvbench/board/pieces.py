@@ -81,16 +81,15 @@ def open_board() -> list[Piece]:
 
 
 def most_answered_first(pieces: Sequence[Piece]) -> list[Piece]:
-    """Sorts packed runs by how many methods answered on their model in their mode, each task counted
-    by itself."""
-    answered: Counter[tuple[str, str]] = Counter()
+    """Sorts packed runs by how many methods answered on their model in their mode, to contexts of
+    their length, each task counted by itself."""
+    answered: Counter[tuple[str, str, str]] = Counter()
     for piece in pieces:
-        identity = piece.store.identity
-        for policy in identity.policies:
-            answered[identity.model, identity.mode] += len(policy.tasks)
+        for policy in piece.store.identity.policies:
+            answered[piece.board] += len(policy.tasks)
 
     def count(piece: Piece) -> int:
-        return answered[piece.store.identity.model, piece.store.identity.mode]
+        return answered[piece.board]
 
     return sorted(pieces, key=count, reverse=True)
 
@@ -130,10 +129,32 @@ def _split_by_contexts(pieces: Sequence[Piece]) -> tuple[list[Piece], list[Piece
     return usual, closer
 
 
+def _groups(of_boards: Sequence[Piece]) -> list[RunGroup]:
+    """Groups packed runs by the board that they stand on: of one model and mode, with all that
+    determines an answer the same. Contexts of a length that few of its methods were asked stand on
+    a board of their own, as these alone would have a place on one of all lengths."""
+    policies: dict[tuple[str, str, str], set[str]] = {}
+    for piece in of_boards:
+        names = {policy.name for policy in piece.store.identity.policies}
+        policies.setdefault(piece.board, set()).update(names)
+    highest: Counter[tuple[str, str]] = Counter()
+    for (model, mode, _), names in policies.items():
+        highest[model, mode] = max(highest[model, mode], len(names))
+    boards: dict[tuple[str, str, str], list[Store]] = {}
+    for piece in of_boards:
+        model, mode, length = piece.board
+        asks_few = len(policies[piece.board]) < FINISHED * highest[model, mode]
+        boards.setdefault((model, mode, length if asks_few else ""), []).append(piece.store)
+    groups = []
+    for stores in boards.values():
+        groups += group_runs(stores, across_code=True)
+    return groups
+
+
 def _unfinished_tasks(of_boards: Sequence[Piece]) -> dict[Path, str]:
     """Says of pieces whose task too few policies of its board have answered yet, how many have."""
     unfinished: dict[Path, str] = {}
-    for group in group_runs([piece.store for piece in of_boards], across_code=True):
+    for group in _groups(of_boards):
         answered: dict[str, set[str]] = {}
         for store in group.stores:
             for policy in store.identity.policies:
@@ -150,17 +171,22 @@ def _unfinished_tasks(of_boards: Sequence[Piece]) -> dict[Path, str]:
 
 
 def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:
-    """Groups packed runs by the board that they stand on, whatever code and machine made them. Two
-    of one model and mode are told apart by the length of their contexts, where it differs. Those
-    that look closer, or are not finished, are of no board (:func:`sort_pieces`)."""
-    groups = group_runs([piece.store for piece in sort_pieces(pieces).usual], across_code=True)
+    """Groups packed runs by the board that they stand on, whatever code and machine made them. From
+    the first of its model and mode another is told by the length of its contexts, where it differs.
+    Those that look closer, or are not finished, are of no board (:func:`sort_pieces`)."""
+    groups = _groups(sort_pieces(pieces).usual)
     boards = Counter(_board_and_length(group) for group in groups)
+    models: set[tuple[str, str]] = set()
     labelled = []
     for group in groups:
-        board = _board_and_length(group)
-        if group.setting and boards[board] == 1:
-            group = replace(group, setting=board[-1])
-        labelled.append(group)
+        model, mode, length = _board_and_length(group)
+        setting = ""
+        if boards[model, mode, length] > 1:
+            setting = ", ".join(store.folder.name for store in group.stores)
+        elif (model, mode) in models:
+            setting = length
+        models.add((model, mode))
+        labelled.append(replace(group, setting=setting))
     return labelled
 
 
@@ -169,7 +195,7 @@ def _board_and_length(group: RunGroup) -> tuple[str, str, str]:
     boards = [Piece(store).board for store in group.stores]
     lengths = dict.fromkeys(length for _, _, length in boards)
     model, mode, _ = boards[0]
-    return model, mode, ", ".join(lengths)
+    return model, mode, " and ".join(lengths)
 
 
 def stale_policies(pieces: Sequence[Piece]) -> dict[str, str]:

@@ -210,7 +210,47 @@ def test_boards_of_one_model_are_told_apart_by_the_length_of_their_contexts(
     }
     write_run_file(piece.store.folder, piece.store.run.model_copy(update=changes))
     groups = board_groups([*open_pieces(records), *open_pieces(longer)])
-    assert [group.setting for group in groups] == ["usual length", "4096 tokens"]
+    assert [group.setting for group in groups] == ["", "4096 tokens"]
+
+
+def keep_longer(answered: Store, policies: Sequence[str], folder: Path) -> Piece:
+    """A packed run of the same task, as if its contexts had 4096 tokens."""
+    keep(replace(RUN, name="toy-a-long-hops"), answered, policies, folder)
+    (piece,) = open_pieces(folder)
+    job = piece.store.run.job
+    assert job is not None
+    (task,) = piece.store.identity.tasks
+    long_task = task.model_copy(update={"name": "long_hops"})
+    of_task = [
+        policy.model_copy(update={"tasks": (long_task.name,)})
+        for policy in piece.store.identity.policies
+    ]
+    changes = {
+        "job": job.model_copy(update={"context_tokens": 4096}),
+        "identity": piece.store.identity.model_copy(
+            update={"tasks": (long_task,), "policies": tuple(of_task)}
+        ),
+    }
+    write_run_file(piece.store.folder, piece.store.run.model_copy(update=changes))
+    return Piece(Store.open(piece.store.folder))
+
+
+def test_a_length_that_few_methods_were_asked_stands_on_a_board_of_its_own(
+    records: Path, answered: Store, tmp_path: Path
+) -> None:
+    (usual,) = open_pieces(records)
+    few = keep_longer(answered, ["full", "knorm"], tmp_path / "few")
+    pieces = most_answered_first([few, usual])
+    assert pieces == [usual, few]
+    assert sort_pieces(pieces) == SortedPieces([usual, few], [], {})
+    groups = board_groups(pieces)
+    assert [group.setting for group in groups] == ["", "4096 tokens"]
+    assert choose_pieces(pieces, None, "agnostic", ["hops", "long_hops"]) == [usual]
+    assert choose_pieces(pieces, None, "agnostic", ["long_hops"]) == [few]
+    many = keep_longer(answered, POLICIES_OF_RUN, tmp_path / "many")
+    (group,) = board_groups([usual, many])
+    assert group.setting == ""
+    assert [task.name for task in group.identity.tasks] == ["hops", "long_hops"]
 
 
 def keep_first_contexts(piece: Piece, count: int = 1) -> Piece:
