@@ -197,7 +197,8 @@ def methods_table(
             methods.append(line)
     methods.sort(key=_sort_key)
     filled = _filled_columns([*methods, *controls])
-    note = "; ".join(_use_in_words(use) for use in uses)
+    in_words = "; ".join(_use_in_words(use) for use in uses)
+    note = f"With the full cache: {in_words}"
     if results.described:
         note = f"{results.described}. {note}"
     return MethodsTable(
@@ -214,10 +215,11 @@ def methods_table(
 
 def _use_in_words(use: Use) -> str:
     """Says what a use is, and what the full cache has of it."""
-    text = f"{use.name} ({', '.join(use.tasks)}): {use.contexts} contexts"
-    if use.full is None:
-        return text
-    return f"{text}, {use.full:.0f}{use.scale} with the full cache"
+    facts = [] if use.full is None else [f"{use.full:.0f}{use.scale}"]
+    contexts = f"{use.contexts} contexts"
+    if use.tokens is not None:
+        contexts += f" of {round(use.tokens, -1):.0f} tokens"
+    return f"{use.name} ({', '.join(use.tasks)}): {', '.join([*facts, contexts])}"
 
 
 def _summary(
