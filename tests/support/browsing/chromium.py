@@ -32,6 +32,13 @@ on_every_screen = pytest.mark.parametrize(
 )
 BUSY = "document.querySelectorAll('[aria-busy=true]').length"
 IN_VIEW = "(element => element.offsetParent !== null)"
+# Texts whose box has no room for two letters beside each other, though they are long.
+SQUEEZED = """[...document.querySelectorAll('body *')].filter(element => {
+  const texts = [...element.childNodes].filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data.trim());
+  const box = element.getBoundingClientRect(), style = getComputedStyle(element);
+  return texts.some(text => text.length > 20) && style.display !== 'inline' && element.offsetParent
+    && !element.closest('.unseen, .skip, svg') && box.width < 3 * parseFloat(style.fontSize);
+}).map(element => element.textContent.slice(0, 60))"""
 # The lowest contrast of any text of the tiles against what it stands on, tiles being translucent
 # and details too.
 LOWEST_CONTRAST = """(() => {
@@ -149,14 +156,15 @@ class Chromium:
     def open_quietly(
         self, path: Path, width: int, scheme: str = "light", fragment: str = ""
     ) -> None:
-        """Loads a page that says nothing on the console, asks for no other file, and is no wider
-        than its window."""
+        """Loads a page that says nothing on the console, asks for no other file, is no wider than
+        its window, and squeezes no text into a narrow box."""
         self.complaints.clear()
         self.requests.clear()
         self.open(path, width=width, scheme=scheme, fragment=fragment)
         assert self.evaluate("document.documentElement.scrollWidth") <= width, (
             "it is wider than its window"
         )
+        assert self.evaluate(SQUEEZED) == []
         assert self.complaints == [], self.complaints
         assert [request.partition("#")[0] for request in self.requests] == [path.as_uri()], (
             self.requests
