@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import kvbench
 from kvbench.api.calls import Call
 from kvbench.api.comparison import ComparisonResult
-from kvbench.board.asked import RATIOS, board_options, choose_pieces
+from kvbench.board.asked import RATIOS, board_options, choose_pieces, of_length
 from kvbench.board.pieces import Piece, open_board
 from kvbench.cli.result import Result
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.opponents import job_like
 from kvbench.experiments.options import check_name
+from kvbench.prompts.context_length import tokens_of_run
 from kvbench.store.dates import with_date
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
@@ -37,9 +38,10 @@ shown = LazyModule("leaderboards.terminal.placed")
 site_list = LazyModule("kvbench.publish.site_list")
 
 BOARD = "board"
+ASKED = ("mode", "context_tokens", "ratios", "limit")  # what is asked, beside model and tasks
 TAKEN = (
-    *("press", "against", "model", "mode", "tasks", "ratios", "limit", "device", "max_kv_gb"),
-    *("out", "name", "site"),
+    *("press", "against", "model", "tasks", *ASKED),
+    *("device", "max_kv_gb", "out", "name", "site"),
 )
 
 
@@ -89,7 +91,7 @@ def place_on_board(call: Call) -> BoardComparison:
     result = placed.place_press(
         store, policy.name, stored, again, answered_here, call.path("site"), warnings
     )
-    return BoardComparison(result, describe(result, press, fault), call)
+    return BoardComparison(result, describe(result, call, fault), call)
 
 
 def check_options(call: Call) -> None:
@@ -111,7 +113,10 @@ def choose_board(call: Call) -> list[Piece]:
     model = str(call["model"]) if "model" in call.explicit else None
     tasks = call["tasks"]
     names = None if tasks is None else split_outside_brackets(tasks)
-    return choose_pieces(open_board(), model, str(call["mode"]), names)
+    pieces = open_board()
+    if "context_tokens" in call.explicit:
+        pieces = of_length(pieces, tokens_of_run(call["context_tokens"], None, tasks))
+    return choose_pieces(pieces, model, str(call["mode"]), names)
 
 
 def make_job(call: Call, pieces: Sequence[Piece], name: str) -> Job:
@@ -126,15 +131,19 @@ def make_job(call: Call, pieces: Sequence[Piece], name: str) -> Job:
     return job_like(pieces[0].store.run, str(call["press"]), name, changes)
 
 
-def describe(result: "PlacedPress", press: str, fault: str) -> Result:
+def describe(result: "PlacedPress", call: Call, fault: str) -> Result:
     """Lays out the place of a press, for people and programs. It writes the block for a pull request
     beside its page, and the entry that the board takes: answers, settings and the source."""
     (comparison,) = result.compared.comparisons
     outcomes = comparison.published.outcomes
     again = [answered.sentence for answered in result.again]
     tasks = ",".join(answered.task for answered in result.again)
-    words = ["python", "-m", "kvbench", "compare", press, "--against", BOARD]
-    command = shlex.join([*words, "--model", result.model, "--tasks", tasks])
+    words = ["python", "-m", "kvbench", "compare", str(call["press"]), "--against", BOARD]
+    words += ["--model", result.model, "--tasks", tasks]
+    for option in ASKED:
+        if option in call.explicit:
+            words += [f"--{option.replace('_', '-')}", str(call[option])]
+    command = shlex.join(words)
     name = file_name(result.name)
     block, entry = result.page.with_name(f"board-{name}.md"), result.page.with_name(f"entry-{name}")
     store = result.compared.store

@@ -3,7 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from datasets_gen import NATIVE
 from kvbench.board.pieces import Piece, sort_pieces
+from kvbench.prompts.context_length import Tokens
 from kvbench.store.run_file import Job, TaskOptions
 from kvbench.system.errors import KVBenchError
 
@@ -38,6 +40,16 @@ def choose_pieces(
         )
     leading = _shared_options(fresh[0])
     return [piece for piece in fresh if _shared_options(piece) == leading]
+
+
+def of_length(pieces: Sequence[Piece], tokens: Tokens) -> list[Piece]:
+    """Keeps the pieces whose contexts were asked to have so many tokens. Raises
+    :class:`KVBenchError` where the board has none."""
+    lengths = {_job(piece).context_tokens: piece for piece in pieces}
+    if tokens not in lengths:
+        there = ", ".join(dict.fromkeys(piece.board[-1] for piece in lengths.values()))
+        raise KVBenchError(f"--context-tokens {tokens or NATIVE}: the board has {there}")
+    return [piece for piece in pieces if _job(piece).context_tokens == tokens]
 
 
 def _asks_any(piece: Piece, tasks: Collection[str]) -> bool:

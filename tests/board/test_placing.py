@@ -13,7 +13,7 @@ import kvbench
 from datasets_gen import TASKS
 from kvbench.api import placing
 from kvbench.api.placing import BoardComparison
-from kvbench.board.asked import board_options, choose_pieces
+from kvbench.board.asked import board_options, choose_pieces, of_length
 from kvbench.board.pieces import Piece, board_groups, open_pieces
 from kvbench.checks.submission import examine
 from kvbench.experiments.grid import Grid
@@ -292,6 +292,24 @@ def test_what_cannot_stand_beside_the_first_pieces_is_left_out_and_named(
 def test_a_model_that_is_not_on_the_board_is_told_what_is(records: Path) -> None:
     with pytest.raises(KVBenchError, match=r"it has reference \(base, knowledge\)"):
         choose_pieces(open_pieces(records), "smollm2", "agnostic", None)
+
+
+def test_contexts_of_one_length_of_the_board_are_chosen(records: Path, file_of_press: Path) -> None:
+    longer = Path(shutil.copytree(records / "reference-base.1", records / "a-reference-base.4"))
+    run = Store.open(longer).run
+    assert run.job is not None
+    job = run.job.model_copy(update={"context_tokens": 300})
+    write_run_file(longer, run.model_copy(update={"job": job}))
+    pieces = open_pieces(records)
+    assert [piece.store.folder for piece in of_length(pieces, 300)] == [longer]
+    assert len(of_length(pieces, None)) == 2
+    with pytest.raises(
+        KVBenchError, match=r"--context-tokens 400: the board has 300 tokens, usual"
+    ):
+        place(file_of_press.parent, "CopiedPress", context_tokens=400)
+    compared = place(file_of_press.parent, "CopiedPress", context_tokens="native", limit=4)
+    block = compared.board_page.with_name("board-CopiedPress.md").read_text()
+    assert "--tasks base --context-tokens native --limit 4`" in block
 
 
 def test_a_press_is_asked_as_the_methods_were(records: Path) -> None:
