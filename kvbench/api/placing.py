@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import kvbench
 from kvbench.api.calls import Call
 from kvbench.api.comparison import ComparisonResult
-from kvbench.board.asked import RATIOS, board_options, choose_pieces, of_length
+from kvbench.board.asked import RATIOS, board_options, choose_length, choose_pieces
 from kvbench.board.pieces import Piece, open_board
 from kvbench.cli.result import Result
 from kvbench.experiments.build_grid import check_job
@@ -115,7 +115,7 @@ def choose_board(call: Call) -> list[Piece]:
     names = None if tasks is None else split_outside_brackets(tasks)
     pieces = open_board()
     if "context_tokens" in call.explicit:
-        pieces = of_length(pieces, tokens_of_run(call["context_tokens"], None, tasks))
+        pieces = choose_length(pieces, tokens_of_run(call["context_tokens"], None, tasks))
     return choose_pieces(pieces, model, str(call["mode"]), names)
 
 

@@ -42,7 +42,7 @@ def choose_pieces(
     return [piece for piece in fresh if _shared_options(piece) == leading]
 
 
-def of_length(pieces: Sequence[Piece], tokens: Tokens) -> list[Piece]:
+def choose_length(pieces: Sequence[Piece], tokens: Tokens) -> list[Piece]:
     """Keeps the pieces whose contexts were asked to have so many tokens. Raises
     :class:`KVBenchError` where the board has none."""
     lengths = {_job(piece).context_tokens: piece for piece in pieces}

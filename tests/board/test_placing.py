@@ -13,7 +13,7 @@ import kvbench
 from datasets_gen import TASKS
 from kvbench.api import placing
 from kvbench.api.placing import BoardComparison
-from kvbench.board.asked import board_options, choose_pieces, of_length
+from kvbench.board.asked import board_options, choose_length, choose_pieces
 from kvbench.board.pieces import Piece, board_groups, open_pieces
 from kvbench.checks.submission import examine
 from kvbench.experiments.grid import Grid
@@ -301,8 +301,8 @@ def test_contexts_of_one_length_of_the_board_are_chosen(records: Path, file_of_p
     job = run.job.model_copy(update={"context_tokens": 300})
     write_run_file(longer, run.model_copy(update={"job": job}))
     pieces = open_pieces(records)
-    assert [piece.store.folder for piece in of_length(pieces, 300)] == [longer]
-    assert len(of_length(pieces, None)) == 2
+    assert [piece.store.folder for piece in choose_length(pieces, 300)] == [longer]
+    assert len(choose_length(pieces, None)) == 2
     with pytest.raises(
         KVBenchError, match=r"--context-tokens 400: the board has 300 tokens, usual"
     ):
