@@ -23,9 +23,17 @@ from leaderboards.statistics.paired_difference import MeanDifference
 from leaderboards.statistics.text import p_text
 from leaderboards.studies.declaration import StudySection
 from leaderboards.studies.parts import examples_page
-from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, verdicts_in_words
+from leaderboards.terminal.placed import lines_by_verdict
+from leaderboards.terminal.verdicts import (
+    few_contexts,
+    mastered,
+    summary_line,
+    verdicts_in_words,
+    write_remarks,
+)
 from policies.declaration.levels import UNTREATED, Level, kind_title, name_levels
 
+MOST_NAMED = 8  # opponents that have a sentence each
 NOT_COMPLETE = "not complete"
 NOTHING_TO_CORRECT = "a task has one level, so that there is nothing to correct"
 NO_SUCH = "one of the two has no such value"
@@ -119,8 +127,22 @@ def build_comparison(
         beside=beside,
         earlier=earlier,
         on_areas=OF_AREAS,
-        in_words=verdicts_in_words(outcomes, presses),
+        in_words=_in_words(outcomes, presses),
+        others=_others(list(duels_by_other)),
     )
+
+
+def _others(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} others"
+
+
+def _in_words(outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments]) -> list[str]:
+    """Says the verdict against each opponent; where there are many, lists those of each verdict, and
+    says of the compared press alone whether it is as in its paper: a row tells it of the others."""
+    if len(outcomes) <= MOST_NAMED:
+        return verdicts_in_words(outcomes, presses)
+    compared = [press for press in presses if press.policy == outcomes[0].policy]
+    return [*lines_by_verdict(outcomes), *write_remarks(outcomes, compared)]
 
 
 def _arguments(presses: Sequence[Arguments]) -> Listing:

@@ -74,14 +74,20 @@ def opponents_by_verdict(outcomes: Sequence[OpponentVerdict]) -> dict[str, list[
     return groups
 
 
+def lines_by_verdict(outcomes: Sequence[OpponentVerdict]) -> list[str]:
+    """Writes a line for each verdict, such as "better than 2: snapkv, knorm"."""
+    lines = []
+    for words, names in opponents_by_verdict(outcomes).items():
+        lines.append(f"{words} {len(names)}: {', '.join(names)}")
+    return lines
+
+
 def opponents_tables(
     outcomes: Sequence[OpponentVerdict], duels: Sequence[Duel], unmastered: Mapping[str, str]
 ) -> list[ResultTable]:
     """Makes what a comparison with all methods says: the opponents of each verdict. Programs find
     every verdict and every mean too. ``unmastered``: why the model cannot do a task."""
-    lines = []
-    for words, names in opponents_by_verdict(outcomes).items():
-        lines.append(f"{words} {len(names)}: {', '.join(names)}")
+    lines = lines_by_verdict(outcomes)
     rows: list[Pooled] = []
     for outcome in outcomes:
         rows += outcome.rows

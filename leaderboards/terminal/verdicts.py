@@ -127,12 +127,20 @@ def _areas_view(areas: Sequence[Pooled], presses: Sequence[Arguments]) -> Result
 def verdicts_in_words(
     outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()
 ) -> list[str]:
-    """Writes the verdicts, a line for each opponent, then a line of a press that is as good as
-    chance, and one for each press that ran with other arguments than its paper's."""
+    """Writes the verdicts, a line for each opponent, then remarks on the presses."""
     lines = []
     if outcomes:
         first, *others = write_clauses(outcomes)
         lines = [f"{write_subject(outcomes)}: {first}", *others]
+    return [*lines, *write_remarks(outcomes, presses)]
+
+
+def write_remarks(
+    outcomes: Sequence[OpponentVerdict], presses: Sequence[Arguments] = ()
+) -> list[str]:
+    """Writes a line of a press that is as good as chance, and one for each press that ran with other
+    arguments than its paper's."""
+    lines = []
     if does_not_beat_random(outcomes):
         lines.append("not shown to beat random")
     for name, arguments in adapted_presses(presses).items():

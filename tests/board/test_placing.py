@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from kvbench.store.scoring import SCORES
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
+from leaderboards.pages import comparison
+from leaderboards.terminal.placed import GROUPS
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, execute
 
@@ -148,6 +151,18 @@ def test_the_page_has_all_methods_and_a_row_of_the_press(place_once: BoardCompar
     assert text.count('class="mine"') == 1
     assert 'data-name="keydiff"' in text
     assert place_once.page.read_text(encoding="utf-8").count("CopiedPress")
+
+
+def test_the_page_against_many_methods_lists_those_of_each_verdict(
+    records: Path, file_of_press: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "MOST_NAMED", len(RANKED) - 1)
+    compared = place(file_of_press.parent, "CopiedPress")
+    page = compared.page.read_text(encoding="utf-8")
+    assert f"Is it better than {len(RANKED)} others, and where?" in page
+    counted = Counter(compared.outcomes()["verdict"])
+    for verdict, words in GROUPS.items():
+        assert (f"<b>{words} {counted[verdict]}: " in page) == (verdict in counted)
 
 
 def test_the_block_for_a_pull_request_has_place_opponents_and_command(
