@@ -8,11 +8,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from kvbench.board.pieces import RECORDS_FOLDER, Piece, open_pieces
 from kvbench.board.unfit import read_unfit, write_unfit
@@ -180,13 +179,19 @@ def complete(run: BoardRun, folder: Path = RECORDS_FOLDER) -> None:
 
 
 def main(names: Sequence[str]) -> None:
-    runs: Mapping[str, Any] = {run.name: run for run in read_plan()}
-    for name in names or runs:
+    runs = {run.name: run for run in read_plan()}
+    if unknown := [name for name in names if name not in runs]:
+        sys.exit(f"no run is named {', '.join(unknown)}; {PLAN.name} has {', '.join(runs)}")
+    chosen = [runs[name] for name in names or runs]
+    for number, run in enumerate(chosen, start=1):
         try:
-            complete(runs[name])
+            complete(run)
         except subprocess.CalledProcessError:
             # The run has said why.
-            sys.exit(f"{name} ended with an error: the same command goes on behind what is packed")
+            sys.exit(
+                f"{run.name} ended with an error: the same command goes on behind what is packed"
+            )
+        print(f"{number} of {len(chosen)} runs are whole: {run.name}", flush=True)
 
 
 if __name__ == "__main__":

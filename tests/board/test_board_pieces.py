@@ -393,3 +393,19 @@ def test_controls_are_asked_with_the_first_methods() -> None:
     assert second == methods[15:]
     assert list(batches(["random"])) == [["random"]]
     assert list(batches([])) == []
+
+
+def test_the_command_says_how_many_runs_are_whole_and_knows_their_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    completed: list[str] = []
+    monkeypatch.setattr(docs.scripts.board, "complete", lambda run: completed.append(run.name))
+    docs.scripts.board.main(["qwen-base", "gemma3-base"])
+    assert completed == ["qwen-base", "gemma3-base"]
+    assert capsys.readouterr().out.splitlines() == [
+        "1 of 2 runs are whole: qwen-base",
+        "2 of 2 runs are whole: gemma3-base",
+    ]
+    with pytest.raises(SystemExit, match=r"no run is named qwen-hops; .* has smollm2-niah_single_2"):
+        docs.scripts.board.main(["qwen-base", "qwen-hops"])
+    assert len(completed) == 2
