@@ -406,6 +406,8 @@ def test_the_command_says_how_many_runs_are_whole_and_knows_their_names(
         "1 of 2 runs are whole: qwen-base",
         "2 of 2 runs are whole: gemma3-base",
     ]
-    with pytest.raises(SystemExit, match=r"no run is named qwen-hops; .* has smollm2-niah_single_2"):
+    with pytest.raises(
+        SystemExit, match=r"no run is named qwen-hops; .* has smollm2-niah_single_2"
+    ):
         docs.scripts.board.main(["qwen-base", "qwen-hops"])
     assert len(completed) == 2
