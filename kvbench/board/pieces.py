@@ -12,6 +12,7 @@ from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.run_file import RUN_FILE
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
+from policies import composition
 
 PLACE = Path(leaderboards.__file__).parent
 RECORDS_FOLDER, ENTRIES_FOLDER = PLACE / "records", PLACE / "entries"
@@ -45,6 +46,16 @@ class Piece:
     def contexts(self) -> int:
         """Returns how many contexts of a task it has, of the task that has fewest."""
         return min(task.contexts for task in self.store.identity.tasks)
+
+    @property
+    def built_in_policies(self) -> set[str]:
+        """Names its policies that are no plug-ins. Presses that others sent answer what they chose,
+        and say nothing of how many the tasks of a board were to be asked."""
+        names = set()
+        for policy in self.store.identity.policies:
+            if composition.built_in(policy.name) is not None:
+                names.add(policy.name)
+        return names
 
     @property
     def places(self) -> list[tuple[str, ...]]:
@@ -135,8 +146,7 @@ def _groups(of_boards: Sequence[Piece]) -> list[RunGroup]:
     a board of their own, as these alone would have a place on one of all lengths."""
     policies: dict[tuple[str, str, str], set[str]] = {}
     for piece in of_boards:
-        names = {policy.name for policy in piece.store.identity.policies}
-        policies.setdefault(piece.board, set()).update(names)
+        policies.setdefault(piece.board, set()).update(piece.built_in_policies)
     highest: Counter[tuple[str, str]] = Counter()
     for (model, mode, _), names in policies.items():
         highest[model, mode] = max(highest[model, mode], len(names))
@@ -157,9 +167,8 @@ def _unfinished_tasks(of_boards: Sequence[Piece]) -> dict[Path, str]:
     for group in _groups(of_boards):
         answered: dict[str, set[str]] = {}
         for store in group.stores:
-            for policy in store.identity.policies:
-                for task in policy.tasks:
-                    answered.setdefault(task, set()).add(policy.name)
+            for task in store.identity.tasks:
+                answered.setdefault(task.name, set()).update(Piece(store).built_in_policies)
         highest = max(map(len, answered.values()))
         for store in group.stores:
             # A packed run of the board has one task.

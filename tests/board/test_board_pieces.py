@@ -30,7 +30,7 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.pages.methods.all_methods import AboutMethod, Elsewhere, methods_table
 from leaderboards.pages.methods.one_method import build_one_method
-from policies import POLICIES
+from policies import POLICIES, composition
 from policies.declaration.shape import ModelShape
 from tests.support.records.small_store import small_store
 
@@ -334,6 +334,23 @@ def test_a_task_that_many_methods_have_not_answered_yet_costs_nobody_a_place(
     keep(base, answered, POLICIES_OF_RUN, tmp_path / "all")
     (others,) = open_pieces(tmp_path / "all")
     assert sort_pieces([others, whole]) == SortedPieces([others, whole], [], {})
+
+
+def test_presses_that_others_sent_make_no_task_unfinished(
+    records: Path, answered: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answers what it chose: a task that they left out is not unfinished for it."""
+    base = replace(RUN, name="toy-base", options=("--model", "reference", "--tasks", "base"))
+    keep(base, answered, POLICIES_OF_RUN[:-1], records)
+    less, more = open_pieces(records)
+    (reason,) = sort_pieces([less, more]).unfinished.values()
+    assert reason == "5 of 6 policies have answered it so far"
+    # As if the sixth, which did not answer the other task, had been sent.
+    built_in = composition.built_in
+    monkeypatch.setattr(
+        composition, "built_in", lambda name: None if name == "knorm" else built_in(name)
+    )
+    assert sort_pieces([less, more]).unfinished == {}
 
 
 def test_a_method_that_was_asked_of_more_contexts_alone_has_a_row_all_the_same(
