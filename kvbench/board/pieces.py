@@ -189,13 +189,11 @@ def board_groups(pieces: Sequence[Piece]) -> list[RunGroup]:
     labelled = []
     for group in groups:
         model, mode, length = _board_and_length(group)
-        setting = ""
-        if boards[model, mode, length] > 1:
-            setting = ", ".join(store.folder.name for store in group.stores)
-        elif (model, mode) in models:
-            setting = length
+        # Of the same length they have the names of their runs already.
+        if boards[model, mode, length] == 1:
+            group = replace(group, setting=length if (model, mode) in models else "")
         models.add((model, mode))
-        labelled.append(replace(group, setting=setting))
+        labelled.append(group)
     return labelled
 
 
