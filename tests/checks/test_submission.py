@@ -20,9 +20,10 @@ from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, Record, StoredTable, find_table
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, StoredTable, find_table
 from policies import POLICIES, at_ratios
 from tests.support.models.runs import CommandLine, execute
+from tests.support.submissions import give_answers_of_full, unchecked, wrong
 from tests.support.wording import assert_says
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
@@ -62,15 +63,6 @@ def of_dtype(run_of_dtype: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run_of_dtype, tmp_path / "run"))
 
 
-def wrong(folder: Path, cells: int = 0) -> dict[str, str]:
-    """What is found by the checks that fail."""
-    return {one.check: one.text for one in examine(folder, cells=cells) if one.outcome == "wrong"}
-
-
-def unchecked(folder: Path, cells: int = 0) -> set[str]:
-    return {one.check for one in examine(folder, cells=cells) if one.outcome == "unchecked"}
-
-
 def edit(folder: Path, table: StoredTable, **changes: object) -> None:
     """Changes the first row of a table, of snapkv where each policy has its own, and has the
     summary follow."""
@@ -85,37 +77,6 @@ def edit_identity(folder: Path, change: Callable[[Any], object]) -> None:
     content = json.loads((folder / "run.json").read_text())
     change(content)
     (folder / "run.json").write_text(json.dumps(content))
-
-
-def give_answers_of_full(folder: Path, policy: str) -> None:
-    """Stores the full cache's answers and their scores under a policy's name, beside the policy's
-    own costs."""
-    store = Store.open(folder)
-    full = {
-        record.question_id: record
-        for record in store.read_rows(RECORDS, store.path(RECORDS, "base", 0, "full"))
-    }
-    path = store.path(RECORDS, "base", 0, policy)
-    taken = (
-        "output_text",
-        "output_token_ids",
-        "ended",
-        "right",
-        "gold_nll",
-        "delta_nll",
-        "masked",
-        "corrupted",
-        "due",
-    )
-
-    def forged(row: Record) -> Record:
-        return row.model_copy(update={name: getattr(full[row.question_id], name) for name in taken})
-
-    rows = store.read_rows(RECORDS, path)
-    store.write_rows(RECORDS, path, [forged(row) for row in rows])
-    assert store.read_rows(RECORDS, path) != rows
-    rescore(store)
-    publish_summary(store, store.frame())
 
 
 def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, copied_run: Path) -> None:
