@@ -10,7 +10,7 @@ import torch
 
 from kvbench.checks.findings import Finding, finding_from_faults, unchecked
 from kvbench.checks.handed_in import Submission
-from kvbench.checks.replay import Replay
+from kvbench.checks.replay import OF_LIKELIHOOD, Comparison, Replay
 from kvbench.checks.trusted import OPTION
 from kvbench.execution.local import is_small
 from kvbench.experiments.grid import arguments_and_origin, device_name, package_versions
@@ -18,7 +18,7 @@ from kvbench.models.libraries import library_contents, switches
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.store.packing import BY_LAYER
 from kvbench.store.press_sources import kept_press
-from kvbench.store.tables import Record, StoredTable
+from kvbench.store.tables import Record
 
 # Two machines may break a tie of two tokens differently, so that these alone are compared with a
 # run of another one.
@@ -40,6 +40,12 @@ NEVER_THE_SAME = {
     "wave_halvings",
     "cache_digest",
 }
+OF_SAME_CODE = (*SAME_ANYWHERE, *OF_LIKELIHOOD)
+OTHER_MACHINE = "another device, code or package made the run: its likelihoods and what it keeps"
+OTHER_KERNELS = (
+    "the kernels of another processor made the run, or other batches: which tokens it keeps, and "
+    "its likelihoods only roughly"
+)
 FEW = 0.1  # of the answers: on another machine rounding changes some
 Context = tuple[str, int]  # the task, and the number of the context in it
 
@@ -64,46 +70,71 @@ def check_replay(submission: Submission) -> Iterator[Finding]:
             "the chat template tells the day, and the run was made before runs stored theirs",
         )
         return
-    is_same_machine = _is_same_machine(submission, model)
-    if not is_same_machine:
-        yield unchecked(
-            "rounding",
-            "another device, code or package made the run: its likelihoods and what it keeps",
-        )
-        if identity.tables:
-            names = ", ".join(identity.tables)
-            yield unchecked("replay", f"the numbers of {names} are not made again elsewhere")
-    compared: Collection[str] = SAME_ANYWHERE
-    # What observers saw depends on every rounding: on another machine it is no proof of anything.
-    tables: Sequence[StoredTable] = ()
-    if is_same_machine:
-        compared = set(Record.model_fields) - NEVER_THE_SAME
-        if submission.store.is_packed:
-            compared -= {*BY_LAYER}
-        tables = submission.store.study_tables
     # The whole run, and not only what is drawn: policies treat a context in the company that they
     # had.
-    replay = Replay(
-        submission.store, model, submission.tasks, submission.policies, compared, tables
-    )
-    faults: list[str] = []
+    replay = Replay(submission.store, model, submission.tasks, submission.policies)
     with one_thread_if(is_small(model)):  # as a worker of a run has it
-        for name, index in chosen:
-            example = submission.examples[name][index]
-            faults += replay.faults(name, example, contexts[name, index])
+        rounding, faults = _compared(submission, replay, contexts, chosen)
+    yield from _not_compared(submission, replay, rounding)
+    again = _records_compared(replay)
+    answers = sum(map(len, again.values()))
+    if not answers:
+        return
     for name, text in _notes_on_other_code(submission, model).items():
         of_policy = [fault for fault in faults if fault.startswith(f"{name} at ")]
         # They tell of the code and not of the run, and are counted without being held against it.
         faults = [fault for fault in faults if fault not in of_policy]
         yield unchecked("replay", f"{text}; {len(of_policy)} of its answers differ")
-    answers = sum(len(contexts[context]) for context in chosen)
-    is_rounding = not is_same_machine and len(faults) < FEW * answers
-    if faults and is_rounding:
+    replayed = f"{count_cells(again):,} of {count_cells(contexts):,} cells answered again"
+    if faults and rounding and len(faults) < FEW * answers:
         text = f"{len(faults)} of {answers} answers differ, as rounding does: {faults[0]}"
-        yield unchecked("replay", text)
+        yield unchecked("replay", f"{replayed}; {text}")
         return
-    sound = _answered_again(submission, contexts, chosen, replay)
+    sound = f"{replayed} as they are stored{_of_trusted_code(submission, again)}"
+    if submission.store.study_tables and not rounding:
+        tables = ", ".join(table.name for table in submission.store.study_tables)
+        sound += f", and their rows of {tables}"
+    if replay.ties:
+        sound += f"; {replay.ties:,} of {answers:,} answers part where two tokens are as likely"
     yield finding_from_faults("replay", sound, faults)
+
+
+def _compared(
+    submission: Submission,
+    replay: Replay,
+    contexts: Mapping[Context, Sequence[Record]],
+    chosen: Sequence[Context],
+) -> tuple[str, list[str]]:
+    """Answers the chosen contexts again, and returns what differs, after the reason why only what
+    no rounding changes was compared; it is empty where all was."""
+    is_same_machine = _is_same_machine(submission, replay.model)
+    # What observers saw depends on every rounding: on another machine it is no proof of anything.
+    tables = submission.store.study_tables if is_same_machine else ()
+    for name, index in chosen:
+        replay.answer(name, submission.examples[name][index], contexts[name, index], tables)
+    elsewhere = replay.tolerance_elsewhere
+    if not is_same_machine:
+        return OTHER_MACHINE, replay.faults(Comparison(SAME_ANYWHERE, elsewhere))
+    columns = set(Record.model_fields) - NEVER_THE_SAME
+    if submission.store.is_packed:
+        columns -= {*BY_LAYER}
+    faults = replay.faults(Comparison(columns, replay.tolerance, tables))
+    if not faults or replay.is_rounded_alike():
+        return "", faults
+    # A run knows its device, and not the kernels that its processor chose.
+    return OTHER_KERNELS, replay.faults(Comparison(OF_SAME_CODE, elsewhere))
+
+
+def _not_compared(submission: Submission, replay: Replay, rounding: str) -> Iterator[Finding]:
+    """Says what of the answers that were given again was not compared, and why."""
+    if rounding:
+        yield unchecked("rounding", rounding)
+        if submission.store.identity.tables:
+            names = ", ".join(submission.store.identity.tables)
+            yield unchecked("replay", f"the numbers of {names} are not made again elsewhere")
+    if failed := replay.failed():
+        text = f"{len(failed)} answers of the run could not be given here ({failed[0]})"
+        yield unchecked("replay", text)
 
 
 def _is_same_machine(submission: Submission, model: LoadedModel) -> bool:
@@ -211,29 +242,24 @@ def _notes_on_other_code(submission: Submission, model: LoadedModel) -> dict[str
     return texts
 
 
-def _answered_again(
-    submission: Submission,
-    contexts: Mapping[Context, Sequence[Record]],
-    chosen: Sequence[Context],
-    replay: Replay,
-) -> str:
-    """Says how many cells were answered again, how many of them by trusted code, and what tables
-    were made again."""
-    again = {context: contexts[context] for context in chosen}
-    counted = f"{count_cells(again):,} of {count_cells(contexts):,}"
-    sound = f"{counted} cells answered again as they are stored"
+def _records_compared(replay: Replay) -> dict[Context, list[Record]]:
+    """Returns by context the stored records whose answers were given again."""
+    again: dict[Context, list[Record]] = {}
+    for context in replay.contexts:
+        stored = [record for record, _ in context.pairs]
+        again[context.task.name, context.example.index] = stored
+    return again
+
+
+def _of_trusted_code(submission: Submission, again: Mapping[Context, Sequence[Record]]) -> str:
+    """Says how many of the cells that were answered again are those of each trusted press."""
+    text = ""
     for name in submission.trusted:
         cells = 0
         for records in again.values():
             cells += count_context_cells([record for record in records if record.policy == name])
-        sound += f", {cells:,} of them by {name}"
-    if replay.tables:
-        tables = ", ".join(table.name for table in replay.tables)
-        sound += f", and their rows of {tables}"
-    if replay.ties:
-        answers = sum(map(len, again.values()))
-        sound += f"; {replay.ties:,} of {answers:,} answers part where two tokens are as likely"
-    return sound
+        text += f", {cells:,} of them by {name}"
+    return text
 
 
 def count_context_cells(records: Sequence[Record]) -> int:
