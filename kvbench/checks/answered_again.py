@@ -105,8 +105,8 @@ def _compared(
     contexts: Mapping[Context, Sequence[Record]],
     chosen: Sequence[Context],
 ) -> tuple[str, list[str]]:
-    """Answers the chosen contexts again, and returns what differs, after the reason why only what
-    no rounding changes was compared; it is empty where all was."""
+    """Answers the chosen contexts again. Returns why what rounding changes could not be compared, an
+    empty text where it was, and all that differs."""
     is_same_machine = _is_same_machine(submission, replay.model)
     # What observers saw depends on every rounding: on another machine it is no proof of anything.
     tables = submission.store.study_tables if is_same_machine else ()
