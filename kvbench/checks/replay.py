@@ -49,6 +49,15 @@ class Tolerance:
     tie: float  # nats by which the most likely token may lead one that was written
     rows: float = 0.0  # a share of how many tokens and bytes are kept
 
+    def at_least(self, other: "Tolerance") -> "Tolerance":
+        """Returns what either of both allows."""
+        return Tolerance(
+            max(self.nats, other.nats),
+            max(self.share, other.share),
+            max(self.tie, other.tie),
+            max(self.rows, other.rows),
+        )
+
 
 # Measured on cells of runs at four to six ratios, each answered alone, where its whole context
 # would have been exact: base on `reference` (144 answers a dtype) and SmolLM2 (186 in bfloat16).
@@ -63,6 +72,12 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "float16": Tolerance(0.01, 0.01, 0.125),
     "bfloat16": Tolerance(0.05, 0.05, 1.0),
 }
+# Of quantised rows: a number at the edge of a step falls on its other side by any rounding, also by
+# the same kernels, where a part of a run is answered again and batches are smaller. Measured in
+# float32 on 32 parts of the board: a likelihood moved by 0.0004 nats (of 0.07, q4_0), and an answer
+# of q8_0(values=q4_0) parted, 0.034 nats behind. A tie is as wide as that of 16 bits, which are no
+# coarser.
+OF_STEPS = Tolerance(0.005, 0.005, 1.0)
 # Where other kernels add in another order, two tokens of nearly the same score change places in a
 # cache, and a number at the edge of a quantisation step falls on its other side. Measured with AVX2
 # on runs of AVX-512. In float32, 2,243 answers of 32 parts of the board: 5 % had other tokens kept,
@@ -300,8 +315,11 @@ class Replay:
             for name, value in outcome_scores(outcome).items():
                 if name in values:
                     values[name] = value
+        tolerance = comparison.tolerance
+        if policy.treatment.stored_bytes is not None:
+            tolerance = tolerance.at_least(OF_STEPS)
         has_other_tokens = stored.output_token_ids != again.output_token_ids
-        if has_other_tokens and self.lead(context, stored) <= comparison.tolerance.tie:
+        if has_other_tokens and self.lead(context, stored) <= tolerance.tie:
             self.ties += 1
             for name in OF_TOKENS - set(OUTCOMES):
                 values.pop(name, None)
@@ -310,7 +328,7 @@ class Replay:
                     values.pop(name, None)
         for name, value in values.items():
             before = getattr(stored, name)
-            if not is_close(name, before, value, comparison.tolerance):
+            if not is_close(name, before, value, tolerance):
                 yield f"{_where(stored)}: {name} is {before!r:.60}, made again it is {value!r:.60}"
                 return
 

@@ -12,6 +12,7 @@ import kvbench.checks.replay
 from datasets_gen import TASKS
 from kvbench.checks.replay import OF_OTHER_KERNELS, TOLERANCES
 from kvbench.checks.submission import examine
+from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model
@@ -20,18 +21,19 @@ from kvbench.store.packing import write_run_file
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS, Record, RowsByTable
-from policies import POLICIES, at_ratios
+from policies import at_ratios
 from tests.support.models.runs import execute
 from tests.support.submissions import give_answers_of_full, unchecked, wrong
 from tests.support.wording import assert_says
 
-CELLS = 6  # all of the run
+CELLS = 8  # all of the run
+NAMES = ("full", "snapkv", "int4")
 NOISE = 1e-6  # nats: more than the last bit of a likelihood, and less than its tolerance
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    policies = [POLICIES[name] for name in ("full", "snapkv")]
+    policies = [find_policy(name) for name in NAMES]
     grid = Grid([(TASKS["base"], 2)], policies, at_ratios((0.5, 0.9)), seed=3)
     folder = tmp_path_factory.mktemp("runs") / "original"
     store = execute(load_model("reference", "cpu"), grid, folder, "a test")
@@ -48,7 +50,7 @@ def run_here(original: Path, tmp_path: Path) -> Path:
 def run_elsewhere(run_here: Path) -> Path:
     """The same run with all likelihoods off by a bit or two, as the kernels of another processor
     have them."""
-    for policy in ("full", "snapkv"):
+    for policy in NAMES:
         change(run_here, policy, moved_by(NOISE))
     return run_here
 
@@ -95,7 +97,7 @@ def test_likelihoods_to_the_bit_tell_which_kernels_made_a_run(run_here: Path) ->
 
 def test_a_choice_of_rows_that_other_kernels_made_otherwise_is_sound(run_elsewhere: Path) -> None:
     (text,) = texts(run_elsewhere, "replay")
-    assert text == "6 of 6 cells answered again as they are stored"
+    assert text == "8 of 8 cells answered again as they are stored"
     change(run_elsewhere, "snapkv", with_rows_swapped)
     assert wrong(run_elsewhere, cells=CELLS) == {}
     assert unchecked(run_elsewhere, cells=CELLS) == {"rounding"}
@@ -132,7 +134,7 @@ def test_a_few_answers_that_part_elsewhere_are_told(run_elsewhere: Path) -> None
     publish_summary(store, store.frame())
     assert wrong(run_elsewhere, cells=CELLS) == {}
     (text,) = texts(run_elsewhere, "replay")
-    assert_says(text, "6 of 6 cells answered again; 1 of 36 answers differ", "gold_nll is")
+    assert_says(text, "8 of 8 cells answered again; 1 of 48 answers differ", "gold_nll is")
 
 
 def test_a_threshold_may_keep_a_row_more_elsewhere_and_not_here(run_here: Path) -> None:
@@ -141,9 +143,22 @@ def test_a_threshold_may_keep_a_row_more_elsewhere_and_not_here(run_here: Path) 
 
     change(run_here, "snapkv", one_more)
     assert "kv_bytes is" in wrong(run_here, cells=CELLS)["replay"]
-    for policy in ("full", "snapkv"):
+    for policy in NAMES:
         change(run_here, policy, moved_by(NOISE))
     assert wrong(run_here, cells=CELLS) == {}
+
+
+def test_a_quantised_number_may_be_beside_the_edge_of_a_step_here_too(run_here: Path) -> None:
+    """A part of a run is answered again in smaller batches, which round otherwise."""
+    change(run_here, "int4", moved_by(0.003))
+    assert wrong(run_here, cells=CELLS) == {}
+    change(run_here, "int4", lambda row: row.model_copy(update={"kv_bytes": row.kv_bytes + 9}))
+    assert "kv_bytes is" in wrong(run_here, cells=CELLS)["replay"]
+
+
+def test_answers_of_the_full_cache_under_the_name_of_a_format_are_found(run_here: Path) -> None:
+    give_answers_of_full(run_here, "int4")
+    assert "int4 at ratio 0" in wrong(run_here, cells=CELLS)["replay"]
 
 
 def test_other_kernels_never_ask_for_less_than_the_same_ones() -> None:
@@ -177,4 +192,4 @@ def test_an_answer_that_fails_here_is_told_and_nothing_wrong(
     assert wrong(run_here, cells=CELLS) == {}
     failed, answered = texts(run_here, "replay")
     assert_says(failed, "12 answers of the run", "snapkv at ratio 0.9", "longer than 7 s")
-    assert answered == "4 of 6 cells answered again as they are stored"
+    assert answered == "6 of 8 cells answered again as they are stored"
