@@ -133,7 +133,8 @@ def _not_compared(submission: Submission, replay: Replay, rounding: str) -> Iter
             names = ", ".join(submission.store.identity.tables)
             yield unchecked("replay", f"the numbers of {names} are not made again elsewhere")
     if failed := replay.failed():
-        text = f"{len(failed)} answers of the run could not be given here ({failed[0]})"
+        answers = sum(len(context.stored) for context in replay.contexts)
+        text = f"{len(failed)} of {answers} answers could not be given here: {failed[0]}"
         yield unchecked("replay", text)
 
 

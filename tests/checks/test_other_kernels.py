@@ -191,5 +191,5 @@ def test_an_answer_that_fails_here_is_told_and_nothing_wrong(
     monkeypatch.setattr(kvbench.checks.replay, "collect", collect_in_part)
     assert wrong(run_here, cells=CELLS) == {}
     failed, answered = texts(run_here, "replay")
-    assert_says(failed, "12 answers of the run", "snapkv at ratio 0.9", "longer than 7 s")
+    assert_says(failed, "12 of 48 answers", "snapkv at ratio 0.9", "longer than 7 s")
     assert answered == "6 of 8 cells answered again as they are stored"
