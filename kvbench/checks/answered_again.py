@@ -43,8 +43,8 @@ NEVER_THE_SAME = {
 OF_SAME_CODE = (*SAME_ANYWHERE, *OF_LIKELIHOOD)
 OTHER_MACHINE = "another device, code or package made the run: its likelihoods and what it keeps"
 OTHER_KERNELS = (
-    "the kernels of another processor made the run, or other batches: which tokens it keeps, and "
-    "its likelihoods only roughly"
+    "the kernels of another processor made the run, or other batches: which tokens it keeps is not "
+    "compared, and its likelihoods only roughly"
 )
 FEW = 0.1  # of the answers: on another machine rounding changes some
 Context = tuple[str, int]  # the task, and the number of the context in it
