@@ -329,8 +329,8 @@ def _hash_origin(policy: Policy, press: Any, other: Any, model: "LoadedModel | N
 
 
 def device_name(device: "torch.device") -> str:
-    """Names the kind of a device, but not how much memory it has; two machines with the same name
-    compute the same."""
+    """Names the kind of a device, but not how much memory it has. Two machines with the same name
+    compute the same but for rounding: processors of one kind choose different kernels."""
     if device.type == "cuda":
         card = re.sub(r"[ -]?[0-9]+ ?GB", "", cuda.get_device_name(device))
         return f"cuda ({card})"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from policies.declaration.contents import COMPILED, SOURCE, hash_contents
@@ -73,6 +73,7 @@ def find_sources(
     for argument in arguments:
         if isinstance(argument, str) and _is_file(Path(argument)):
             data.add(Path(argument))
+    data = {file for file in data if not _is_of_system(file)}
     name, place = next(iter(code.items()))
     # The folder in which it is imported: ``package/inner/press.py`` lies two folders below.
     root = place.resolve().parents[name.count("/")]
@@ -101,9 +102,10 @@ def _path_from(root: Path, file: Path, others: Collection[str]) -> str:
 
 
 @contextmanager
-def files_read(plug_in: str) -> Iterator[set[Path]]:
-    """Collects the files that Python code opens in the body, but for those of installed packages
-    and of Python."""
+def files_read(plug_in: str, package: str = "") -> Iterator[set[Path]]:
+    """Collects the files that the code of a plug-in opens in the body, itself or by what it calls,
+    but for those of installed packages and of Python. ``package``: that the plug-in stands in,
+    which may itself be installed."""
     read = _read_by.setdefault(plug_in, set())
     opened = builtins.open
 
@@ -112,7 +114,7 @@ def files_read(plug_in: str) -> Iterator[set[Path]]:
         handle = opened(file, *arguments, **options)
         if isinstance(file, str | Path) and handle.readable():
             path = Path(file).absolute()
-            if _is_of_user(path):
+            if _is_of_user(path) and _is_asked_for(sys._getframe(1), package):
                 read.add(path)
         return handle
 
@@ -123,6 +125,30 @@ def files_read(plug_in: str) -> Iterator[set[Path]]:
         yield read
     finally:
         builtins.open, io.open = before
+
+
+def _is_asked_for(frame: FrameType | None, package: str) -> bool:
+    """Tells whether the code of a plug-in asked for what a frame does. What an installed package
+    opens while it is imported, it opens for itself: torch reads ``/proc/self/maps`` then, pandas a
+    time zone, and only in a process that has not imported them yet."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        # A function that dataclasses wrote stands in no file, and its module does.
+        file = Path(frame.f_globals.get("__file__") or frame.f_code.co_filename)
+        is_installed = INSTALLED & set(file.parts) or file.is_relative_to(sys.base_prefix)
+        is_of_python = frame.f_code.co_filename.startswith("<frozen ")
+        if module.partition(".")[0] == package or not (is_installed or is_of_python):
+            return True
+        if is_installed and frame.f_code.co_name == "<module>":
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _is_of_system(file: Path) -> bool:
+    """Tells whether a system makes up what a file says when it is read: it is another text each
+    time, as of ``/proc/stat``."""
+    return file.resolve().parts[1:2] in (("proc",), ("sys",), ("dev",))
 
 
 def _is_of_user(file: Path) -> bool:

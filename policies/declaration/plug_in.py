@@ -47,13 +47,14 @@ def load_plug_in(text: str) -> Policy:
     context; or a :class:`Policy`, or a function that gives one."""
     where, name, argument_text = _split(text)
     arguments = _arguments(text, argument_text)
-    with files_read(text) as read:
+    package = where.partition(".")[0]  # no file's: the module of one has a made-up name
+    with files_read(text, package) as read:
         module = _module(where)
     target = _find_in(module, where, name)
     # The name tells arguments too: one class with two windows is two policies.
     spelled = ", ".join(f"{key}={value!r}" for key, value in _in_order(target, arguments))
     # Into the same set as above: a factory may read a file only when it is first called.
-    with files_read(text):
+    with files_read(text, package):
         policy = make_policy(f"{name}({spelled})" if arguments else name, target, arguments, text)
     return _with_sources(policy, find_sources(module, arguments.values(), read))
 
@@ -174,7 +175,8 @@ def module_of_plug_in(name: str) -> str:
 def _load_entry_point(entry: Any) -> Policy:
     text = f"entry point {entry.name}"
     try:
-        with foreign_code("it cannot be imported"), files_read(text) as read:
+        package = entry.module.partition(".")[0]
+        with foreign_code("it cannot be imported"), files_read(text, package) as read:
             target = entry.load()
             module = importlib.import_module(entry.module)
         policy = make_policy(entry.name, target, {}, text)
