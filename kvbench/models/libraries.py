@@ -5,7 +5,6 @@ import hashlib
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import distributions
@@ -19,7 +18,7 @@ from kvpress import BasePress
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from policies.declaration.contents import hash_contents, list_places
-from policies.declaration.foreign_code import INSTALLED, OURS
+from policies.declaration.foreign_code import OURS, is_library_file
 
 LIBRARIES = ("torch", "transformers", "kvpress", "numpy", "tokenizers", "safetensors", "jinja2")
 PATCHABLE = re.compile(
@@ -39,7 +38,6 @@ OFTEN_SILENT = re.compile(r".*(THREADS|VERBOSE|LOG\w*)")
 TELLS_ALONE = re.compile(r"(get|is|has)_\w+")  # functions by whose name nothing is computed
 # Packages whose functions transformers and torch name as their own.
 AROUND = (*OURS, "huggingface_hub", "accelerate", "peft", "typing_extensions")
-PYTHON = sysconfig.get_path("stdlib")
 SIMPLE = (bool, int, float, str, bytes, type(None))
 
 
@@ -185,7 +183,7 @@ def _is_foreign(value: object, module: str) -> bool:
         _libraries()
     ):  # a decorator's code may stand in no file
         return False
-    if not (INSTALLED & set(file.parts) or file.is_relative_to(PYTHON)):
+    if not is_library_file(file):
         return True
     # A decorator of a builtin names no module.
     package = str(value.__module__ or file.stem).partition(".")[0]

@@ -6,7 +6,6 @@ of its functions has. What the functions of a cell call of other cells belongs t
 import hashlib
 import linecache
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,12 +13,11 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from policies.declaration.foreign_code import INSTALLED
+from policies.declaration.foreign_code import INSTALLED, is_library_file
 from policies.declaration.origin import EVERYWHERE, find_sources
 from policies.declaration.policy import PlugInCode
 
 PLAIN = (bool, int, float, str, bytes, type(None))
-PYTHON = sysconfig.get_path("stdlib")
 MOST_DEEP = 4  # lists in lists of a value that a function reads
 
 
@@ -70,7 +68,7 @@ class _Definitions:
             # Python's own functions may bear the name of the user's module, as the text of a
             # dataclass does.
             has_file = module is not None and getattr(module, "__file__", None)
-            if module is not None and has_file and not _is_python(Path(file)):
+            if module is not None and has_file and not is_library_file(Path(file)):
                 self.modules[module.__name__] = module
             return
         lines = linecache.getlines(file)
@@ -123,10 +121,6 @@ def _is_of_library(module: str) -> bool:
         return True
     file = getattr(sys.modules.get(package), "__file__", None)
     return bool(file) and bool(INSTALLED & set(Path(str(file)).parts))
-
-
-def _is_python(file: Path) -> bool:
-    return file.is_relative_to(PYTHON) or bool(INSTALLED & set(file.parts))
 
 
 def _functions_of_class(kind: type) -> Iterator[Any]:

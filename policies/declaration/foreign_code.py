@@ -4,6 +4,7 @@ error means."""
 import inspect
 import signal
 import sys
+import sysconfig
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from types import FrameType
 
 OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 INSTALLED = {"site-packages", "dist-packages"}
+PYTHON = sysconfig.get_path("stdlib")
 LONGEST = 300  # characters of what foreign code says
 FOREIGN_SECONDS = 60.0  # that an import, or the building of a press, may take
 ACTING = ("score", "compress", "forward_hook")  # methods of a press by which it acts on the cache
@@ -120,6 +122,11 @@ def where_in_user_code(error: BaseException) -> str:
     if _misses_attentions(error, [frame for frame, _ in frames]):
         place += NO_ATTENTIONS
     return place
+
+
+def is_library_file(file: Path) -> bool:
+    """Tells whether a file is of Python or of an installed package."""
+    return file.is_relative_to(PYTHON) or bool(INSTALLED & set(file.parts))
 
 
 def _is_of_user_module(name: str, file: Path) -> bool:

@@ -17,7 +17,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from policies.declaration.contents import COMPILED, SOURCE, hash_contents
-from policies.declaration.foreign_code import INSTALLED, OURS
+from policies.declaration.foreign_code import INSTALLED, OURS, is_library_file
 
 # Packages whose code the identity of every run sees.
 EVERYWHERE = (
@@ -133,13 +133,11 @@ def _is_asked_for(frame: FrameType | None, package: str) -> bool:
     time zone, and only in a process that has not imported them yet."""
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
-        # A function that dataclasses wrote stands in no file, and its module does.
+        # A function that dataclasses wrote stands in no file, nor does a frozen one: their modules do.
         file = Path(frame.f_globals.get("__file__") or frame.f_code.co_filename)
-        is_installed = INSTALLED & set(file.parts) or file.is_relative_to(sys.base_prefix)
-        is_of_python = frame.f_code.co_filename.startswith("<frozen ")
-        if module.partition(".")[0] == package or not (is_installed or is_of_python):
+        if module.partition(".")[0] == package or not is_library_file(file):
             return True
-        if is_installed and frame.f_code.co_name == "<module>":
+        if frame.f_code.co_name == "<module>":
             return False
         frame = frame.f_back
     return True
