@@ -47,7 +47,8 @@ def load_plug_in(text: str) -> Policy:
     context; or a :class:`Policy`, or a function that gives one."""
     where, name, argument_text = _split(text)
     arguments = _arguments(text, argument_text)
-    package = where.partition(".")[0]  # no file's: the module of one has a made-up name
+    # The module of a file has a made-up name: one called ``torch.py`` is not torch.
+    package = "" if where.endswith(".py") else where.partition(".")[0]
     with files_read(text, package) as read:
         module = _module(where)
     target = _find_in(module, where, name)

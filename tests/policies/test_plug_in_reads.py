@@ -88,6 +88,16 @@ def test_what_an_installed_package_opens_while_it_is_imported_is_not_read_by_the
     assert files_here(asking) == {"asks.py", "state.txt"}
 
 
+def test_a_file_that_is_called_like_an_installed_package_is_another_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "state.txt").write_text("1")
+    (home / "site-packages" / "a_namesake.py").write_text(reading_state(home))
+    write_plug_in(home, "a_namesake", "import a_namesake")
+    monkeypatch.chdir(home)
+    assert files_here(Path("a_namesake.py")) == {"a_namesake.py"}
+
+
 def test_what_a_module_of_its_own_opens_is_read_by_the_plug_in(home: Path) -> None:
     (home / "state.txt").write_text("1")
     (home / "a_module_that_reads.py").write_text(reading_state(home))
