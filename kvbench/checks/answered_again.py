@@ -10,7 +10,8 @@ import torch
 
 from kvbench.checks.findings import Finding, finding_from_faults, unchecked
 from kvbench.checks.handed_in import Submission
-from kvbench.checks.replay import OF_LIKELIHOOD, Comparison, Replay
+from kvbench.checks.replay import Comparison, Replay
+from kvbench.checks.tolerance import OF_LIKELIHOOD
 from kvbench.checks.trusted import OPTION
 from kvbench.execution.local import is_small
 from kvbench.experiments.grid import arguments_and_origin, device_name, package_versions

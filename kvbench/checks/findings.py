@@ -3,7 +3,7 @@ table."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from kvbench.system.console import printable, progress_bar
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -41,6 +41,11 @@ def finding_from_faults(check: str, sound: str, faults: Sequence[str]) -> Findin
 
 def unchecked(check: str, text: str) -> Finding:
     return Finding(check, "unchecked", text)
+
+
+def other_value(name: str, stored: Any, again: Any) -> str:
+    """Says that a stored value is not the one that was made again."""
+    return f"{name} is {stored!r:.60}, made again it is {again!r:.60}"
 
 
 def silent(_: str) -> None:

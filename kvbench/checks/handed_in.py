@@ -10,7 +10,7 @@ from kvbench.experiments.grid import source_hash
 from kvbench.models.load import hash_files
 from kvbench.models.names import adapter_folder, local_source
 from kvbench.store.store import Store
-from kvbench.store.tables import StoredAnswer
+from kvbench.store.tables import Record, StoredAnswer
 from policies import Policy
 
 
@@ -60,3 +60,7 @@ class Submission:
                 contexts.append(task.example(run.seed, index, held_out=run.held_out))
             examples[planned.name] = contexts
         return examples
+
+
+def name_answer(record: Record) -> str:
+    return f"{record.policy} at {record.point.where}, {record.question_id}"

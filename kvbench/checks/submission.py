@@ -13,8 +13,15 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from kvbench.checks.answered_again import check_replay
-from kvbench.checks.findings import Begin, Finding, finding_from_faults, silent, unchecked
-from kvbench.checks.handed_in import Submission
+from kvbench.checks.findings import (
+    Begin,
+    Finding,
+    finding_from_faults,
+    other_value,
+    silent,
+    unchecked,
+)
+from kvbench.checks.handed_in import Submission, name_answer
 from kvbench.checks.trusted import policies_here
 from kvbench.experiments.descriptions import described_context, described_question
 from kvbench.publish.site import summary_rows
@@ -32,16 +39,12 @@ CLOSE = 1e-4  # of what is computed from stored numbers
 PlannedAnswer = tuple[str, str, Point, str]  # task, policy, level and draw, question
 
 
-def _place(record: Record) -> str:
-    return f"{record.policy} at {record.point.where}, {record.question_id}"
-
-
 def _differences(place: str, stored: Mapping[str, Any], again: Mapping[str, Any]) -> list[str]:
     """Names the first value that is not as it is made again."""
     for name, value in again.items():
         before = stored.get(name)
         if not _is_same(before, value):
-            return [f"{place}: {name} is {before!r:.60}, made again it is {value!r:.60}"]
+            return [f"{place}: {other_value(name, before, value)}"]
     return []
 
 
@@ -127,7 +130,7 @@ def _check_completeness(submission: Submission) -> Iterator[Finding]:
         if record.status != "ok" or record.output_text is None:
             failed.append(record)
     if failed:
-        text = f"{len(failed):,} answers failed, as {_place(failed[0])}: {failed[0].reason}"
+        text = f"{len(failed):,} answers failed, as {name_answer(failed[0])}: {failed[0].reason}"
         yield unchecked("completeness", text)
 
 
@@ -155,7 +158,7 @@ def _check_scores(submission: Submission) -> Iterator[Finding]:
     for answer in submission.answers:
         # An answer that failed has no score: all of its columns are null.
         scores = dict.fromkeys(SCORES) | scores_of(answer)
-        faults += _differences(_place(answer.record), vars(answer.record), scores)
+        faults += _differences(name_answer(answer.record), vars(answer.record), scores)
     sound = f"{len(submission.answers):,} outputs have the stored scores"
     yield finding_from_faults("scores", sound, faults)
     if not submission.store.is_packed:  # which has none: pages make its rows

@@ -10,8 +10,8 @@ import pytest
 
 import kvbench.checks.replay
 from datasets_gen import TASKS
-from kvbench.checks.replay import OF_OTHER_KERNELS, TOLERANCES
 from kvbench.checks.submission import examine
+from kvbench.checks.tolerance import OF_OTHER_KERNELS, TOLERANCES
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid

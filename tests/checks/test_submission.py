@@ -13,8 +13,8 @@ import pytest
 import kvbench.checks.replay
 from datasets_gen import TASKS
 from kvbench.checks.answered_again import contexts_drawn
-from kvbench.checks.replay import OF_LIKELIHOOD, TOLERANCES, Tolerance
 from kvbench.checks.submission import examine
+from kvbench.checks.tolerance import OF_LIKELIHOOD, TOLERANCES, Tolerance
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
