@@ -9,21 +9,17 @@ from typing import Any
 import pytest
 
 import kvbench.checks.replay
-from datasets_gen import TASKS
 from kvbench.checks.submission import examine
 from kvbench.checks.tolerance import OF_OTHER_KERNELS, TOLERANCES
 from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
-from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
 from kvbench.store.packing import write_run_file
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS, Record, RowsByTable
-from policies import at_ratios
-from tests.support.models.runs import execute
-from tests.support.submissions import give_answers_of_full, unchecked, wrong
+from tests.support.submissions import give_answers_of_full, hand_in, unchecked, wrong
 from tests.support.wording import assert_says
 
 CELLS = 8  # all of the run
@@ -34,11 +30,7 @@ NOISE = 1e-6  # nats: more than the last bit of a likelihood, and less than its 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policies = [find_policy(name) for name in NAMES]
-    grid = Grid([(TASKS["base"], 2)], policies, at_ratios((0.5, 0.9)), seed=3)
-    folder = tmp_path_factory.mktemp("runs") / "original"
-    store = execute(load_model("reference", "cpu"), grid, folder, "a test")
-    publish_summary(store, store.frame())
-    return folder
+    return hand_in(tmp_path_factory.mktemp("runs") / "original", policies)
 
 
 @pytest.fixture

@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 
 import kvbench.checks.replay
-from datasets_gen import TASKS
 from kvbench.checks.answered_again import contexts_drawn
 from kvbench.checks.submission import examine
 from kvbench.checks.tolerance import OF_LIKELIHOOD, TOLERANCES, Tolerance
-from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_model
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, StoredTable, find_table
-from policies import POLICIES, at_ratios
-from tests.support.models.runs import CommandLine, execute
-from tests.support.submissions import give_answers_of_full, unchecked, wrong
+from policies import POLICIES
+from tests.support.models.runs import CommandLine
+from tests.support.submissions import give_answers_of_full, hand_in, unchecked, wrong
 from tests.support.wording import assert_says
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
@@ -31,12 +29,7 @@ SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a shipped model: all that can be checked of a run can be checked of this one."""
-    grid = Grid([(TASKS["base"], 2)], SNAPKV, at_ratios((0.5, 0.9)), seed=3)
-    folder = tmp_path_factory.mktemp("runs") / "original"
-    store = execute(load_model("reference", "cpu"), grid, folder, "a test")
-    publish_summary(store, store.frame())
-    return folder
+    return hand_in(tmp_path_factory.mktemp("runs") / "original", SNAPKV)
 
 
 @pytest.fixture
@@ -51,11 +44,8 @@ HALF = pytest.param("float16", marks=pytest.mark.slow)
 @pytest.fixture(scope="module", params=["float32", HALF, "bfloat16"])
 def run_of_dtype(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run at several ratios, whose rows share padded batches, in each type of numbers."""
-    grid = Grid([(TASKS["base"], 1)], SNAPKV, at_ratios((0.3, 0.5, 0.9)), seed=3)
     folder = tmp_path_factory.mktemp("runs") / str(request.param)
-    store = execute(load_model("reference", "cpu", request.param), grid, folder, "a test")
-    publish_summary(store, store.frame())
-    return folder
+    return hand_in(folder, SNAPKV, contexts=1, ratios=(0.3, 0.5, 0.9), dtype=request.param)
 
 
 @pytest.fixture
@@ -277,22 +267,9 @@ def test_a_text_that_its_tokens_do_not_make_is_found_however_wide_the_tie(
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in 16 bits whose answers were observed while they were written."""
-    grid = Grid(
-        [(TASKS["base"], 1)],
-        SNAPKV,
-        at_ratios((0.5, 0.9)),
-        seed=3,
-        tables=("attention", "routes"),
-    )
     folder = tmp_path_factory.mktemp("runs") / "observed"
-    store = execute(
-        load_model("reference", "cpu", "bfloat16"),
-        grid,
-        folder,
-        "a test",
-    )
-    publish_summary(store, store.frame())
-    return folder
+    tables = ("attention", "routes")
+    return hand_in(folder, SNAPKV, contexts=1, dtype="bfloat16", tables=tables)
 
 
 def test_an_observed_run_in_16_bits_is_sound_and_a_forged_row_of_its_study_is_found(
